@@ -1,0 +1,164 @@
+package events
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// Checker applies the chain rule to one partition of an events topic, record by record, for a reader that keeps its own
+// position. It is not safe for concurrent use.
+type Checker struct {
+	topic      string
+	partition  int32
+	partitions int
+	next       int64
+	maxL       int64
+	voids      uint64
+	stopped    *Alarm
+	buckets    map[uint32]*bucket
+	dirty      map[uint32]struct{}
+}
+
+type bucket struct {
+	Chain
+	commandOffset int64
+	timeUS        int64
+	controlSeq    uint64
+}
+
+// NewChecker starts a checker at offset 0 of a partition of a topic with this many partitions.
+func NewChecker(topic string, partition int32, partitions int) *Checker {
+	return &Checker{topic: topic, partition: partition, partitions: partitions,
+		buckets: map[uint32]*bucket{}, dirty: map[uint32]struct{}{}}
+}
+
+// Restore puts the checker where an earlier one stood: the next offset to read, the largest low watermark seen, and then
+// every bucket's head (RestoreHead).
+func (c *Checker) Restore(next, maxL int64) { c.next, c.maxL = next, maxL }
+
+// RestoreHead restores one bucket's head as Saved reported it.
+func (c *Checker) RestoreHead(number uint32, head *pb.BucketHead) error {
+	chain, err := restoreChain(head)
+	if err != nil {
+		return fmt.Errorf("restoring bucket %d: %w", number, err)
+	}
+	c.buckets[number] = &bucket{Chain: *chain, commandOffset: head.GetCommandOffset(), timeUS: head.GetTimeUs(), controlSeq: head.GetControlSeq()}
+	return nil
+}
+
+// Next returns the next offset to read.
+func (c *Checker) Next() int64 { return c.next }
+
+// MaxLowWatermark returns the largest L that any envelope carried, void ones too.
+func (c *Checker) MaxLowWatermark() int64 { return c.maxL }
+
+// Voids returns how many envelopes were void since the checker was made.
+func (c *Checker) Voids() uint64 { return c.voids }
+
+// Head is a bucket's state that decisions need besides its content.
+type Head struct {
+	Seq           uint64
+	Hash          Hash
+	CommandOffset int64 // highest command offset answered, -1: none
+	TimeUS        int64
+	ControlSeq    uint64
+}
+
+// Head returns the head of a bucket.
+func (c *Checker) Head(number uint32) Head {
+	b := c.buckets[number]
+	if b == nil {
+		return Head{CommandOffset: -1}
+	}
+	return Head{Seq: b.seq, Hash: b.head, CommandOffset: b.commandOffset, TimeUS: b.timeUS, ControlSeq: b.controlSeq}
+}
+
+// Saved calls f for every bucket that changed since the last call, with what RestoreHead needs. The message is reused
+// between calls of f.
+func (c *Checker) Saved(f func(number uint32, head *pb.BucketHead) error) error {
+	var head pb.BucketHead
+	for number := range c.dirty {
+		b := c.buckets[number]
+		b.save(&head)
+		head.CommandOffset, head.TimeUs, head.ControlSeq = b.commandOffset, b.timeUS, b.controlSeq
+		if err := f(number, &head); err != nil {
+			return err
+		}
+	}
+	clear(c.dirty)
+	return nil
+}
+
+// Heads calls f for every bucket that has an accepted envelope, in no order.
+func (c *Checker) Heads(f func(number uint32, head Head)) {
+	for number := range c.buckets {
+		if h := c.Head(number); h.Seq > 0 {
+			f(number, h)
+		}
+	}
+}
+
+// Check takes the next record of the partition and reports whether its envelope is accepted; a void one is returned too.
+// An error is an *Alarm; after one, the checker stays stopped.
+func (c *Checker) Check(offset int64, key, value []byte) (e *Envelope, accepted bool, err error) {
+	if c.stopped != nil {
+		return nil, false, c.stopped
+	}
+	if offset != c.next {
+		return nil, false, c.alarm(offset, NoBucket, fmt.Sprintf("gap in offsets: expected %d", c.next))
+	}
+	e, err = DecodeEnvelope(value)
+	if err != nil {
+		return nil, false, c.alarm(offset, NoBucket, err.Error())
+	}
+	if err := c.checkPlace(e, key); err != nil {
+		return nil, false, c.alarm(offset, e.GetBucket(), err.Error())
+	}
+	b := c.bucket(e.GetBucket())
+	accepted, err = b.Next(e.GetSeq(), Hash(e.GetPrevHash()), e.Hash)
+	if err != nil {
+		return nil, false, c.alarm(offset, e.GetBucket(), err.Error())
+	}
+	c.next = offset + 1
+	c.maxL = max(c.maxL, e.GetLowWatermark())
+	c.dirty[e.GetBucket()] = struct{}{}
+	if !accepted {
+		c.voids++
+		return e, false, nil
+	}
+	b.commandOffset = max(b.commandOffset, e.GetCommandOffset())
+	if e.GetOutcome().GetError() != ErrorCommandExpired {
+		b.timeUS = max(b.timeUS, e.GetStamp().GetTimeUs())
+	}
+	b.controlSeq = max(b.controlSeq, e.GetStamp().GetControlSeq())
+	return e, true, nil
+}
+
+// ErrorCommandExpired is the outcome whose stamp does not move its bucket's time: the writer's clock may be wrong.
+const ErrorCommandExpired = "command_expired"
+
+func (c *Checker) checkPlace(e *Envelope, key []byte) error {
+	if len(key) != 2 || uint32(binary.BigEndian.Uint16(key)) != e.GetBucket() {
+		return fmt.Errorf("record key %x is not bucket %d", key, e.GetBucket())
+	}
+	if PartitionOf(e.GetBucket(), c.partitions) != c.partition || e.GetBucket() >= Buckets+uint32(c.partitions) {
+		return fmt.Errorf("the bucket does not belong to this partition")
+	}
+	return nil
+}
+
+func (c *Checker) bucket(number uint32) *bucket {
+	b := c.buckets[number]
+	if b == nil {
+		b = &bucket{commandOffset: -1}
+		c.buckets[number] = b
+	}
+	return b
+}
+
+func (c *Checker) alarm(offset int64, number uint32, reason string) *Alarm {
+	c.stopped = &Alarm{Topic: c.topic, Partition: c.partition, Offset: offset, Bucket: number, Reason: reason}
+	return c.stopped
+}
