@@ -1,0 +1,249 @@
+package commands
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// SegmentLimit is the most ids that one lease can hold.
+const SegmentLimit = 1 << 32
+
+// builtinReserved are codes that every domain answers itself.
+var builtinReserved = map[string]struct{}{"robots.txt": {}, "favicon.ico": {}}
+
+// Control is the fold of the control log: what every role must know about domains, keys, ids and words. A Control is
+// never changed: folding returns a new one, so a reader may keep it as long as it likes. The nil Control is the state
+// before the first envelope.
+type Control struct {
+	// Seq is the sequence of the last envelope folded: the control position.
+	Seq     uint64
+	domains map[string]*pb.Domain
+	// names leads from a domain's namespace and from its aliases to the domain.
+	names    map[string]*pb.Domain
+	fallback *pb.Domain
+	keys     map[[32]byte]*pb.ApiKey
+	next     map[uint32]uint64
+	codeKeys []*pb.PermutationKey
+	reserved map[string]struct{}
+}
+
+// Resolve returns the domain that a normalised namespace names, itself or by an alias; nil if none does.
+func (c *Control) Resolve(namespace string) *pb.Domain {
+	if c == nil {
+		return nil
+	}
+	return c.names[namespace]
+}
+
+// DefaultDomain returns the domain of a create that names none; nil before there is one.
+func (c *Control) DefaultDomain() *pb.Domain {
+	if c == nil {
+		return nil
+	}
+	return c.fallback
+}
+
+// Domains returns all domains by namespace. The map must not be changed.
+func (c *Control) Domains() map[string]*pb.Domain {
+	if c == nil {
+		return nil
+	}
+	return c.domains
+}
+
+// Key returns the API key with this SHA-256, nil if there is none.
+func (c *Control) Key(hash [32]byte) *pb.ApiKey {
+	if c == nil {
+		return nil
+	}
+	return c.keys[hash]
+}
+
+// Keys returns how many API keys there are.
+func (c *Control) Keys() int {
+	if c == nil {
+		return 0
+	}
+	return len(c.keys)
+}
+
+// PermutationKeys returns all versions of the code permutation's key, oldest first.
+func (c *Control) PermutationKeys() []*pb.PermutationKey {
+	if c == nil {
+		return nil
+	}
+	return c.codeKeys
+}
+
+// NextID returns the first id of a space that no segment holds.
+func (c *Control) NextID(space uint32) uint64 {
+	if c == nil || c.next[space] == 0 {
+		return 1
+	}
+	return c.next[space]
+}
+
+// Reserved reports whether a code is a reserved word.
+func (c *Control) Reserved(code string) bool {
+	if _, yes := builtinReserved[code]; yes || c == nil {
+		return yes
+	}
+	_, yes := c.reserved[code]
+	return yes
+}
+
+// EvolveControl folds one accepted envelope of the control stream and returns the new state.
+func EvolveControl(c *Control, e *pb.Envelope) *Control {
+	next := &Control{}
+	if c != nil {
+		*next = *c
+	}
+	next.Seq = e.GetSeq()
+	for _, event := range e.GetEvents() {
+		next.apply(event)
+	}
+	return next
+}
+
+func (c *Control) apply(event *pb.Event) {
+	switch kind := event.GetKind().(type) {
+	case *pb.Event_DomainAdded:
+		c.addDomain(kind.DomainAdded.GetDomain())
+	case *pb.Event_KeyAdded:
+		c.keys = with(c.keys, [32]byte(kind.KeyAdded.GetKey().GetHash()), kind.KeyAdded.GetKey())
+	case *pb.Event_SegmentLeased:
+		c.next = with(c.next, kind.SegmentLeased.GetSegment().GetSpace(), kind.SegmentLeased.GetSegment().GetTo())
+	case *pb.Event_PermutationKeyAdded:
+		c.codeKeys = append(slices.Clone(c.codeKeys), kind.PermutationKeyAdded.GetKey())
+	case *pb.Event_ReservedWordsSet:
+		c.reserved = map[string]struct{}{}
+		for _, word := range kind.ReservedWordsSet.GetWords().GetWords() {
+			c.reserved[word] = struct{}{}
+		}
+	}
+}
+
+func (c *Control) addDomain(d *pb.Domain) {
+	c.domains = with(c.domains, d.GetNamespace(), d)
+	c.names = with(c.names, d.GetNamespace(), d)
+	for _, alias := range d.GetAliases() {
+		c.names = with(c.names, alias, d)
+	}
+	if d.GetIsDefault() {
+		c.fallback = d
+	}
+}
+
+// with returns a copy of m that holds value under key.
+func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
+	next := make(map[K]V, len(m)+1)
+	maps.Copy(next, m)
+	next[key] = value
+	return next
+}
+
+// DecideControl decides a control command. What is so already is no event and no error.
+func DecideControl(c *Control, command *pb.ControlCommand) Decision {
+	event, err := decideControl(c, command)
+	if err != nil {
+		return Decision{Outcome: &pb.Outcome{Error: err.Code, Detail: err.Detail, Field: err.Field}}
+	}
+	d := Decision{Outcome: &pb.Outcome{}}
+	if event != nil {
+		d.Events = []*pb.Event{event}
+	}
+	return d
+}
+
+func decideControl(c *Control, command *pb.ControlCommand) (*pb.Event, *Refusal) {
+	switch kind := command.GetKind().(type) {
+	case *pb.ControlCommand_AddDomain:
+		return decideDomain(c, kind.AddDomain)
+	case *pb.ControlCommand_AddKey:
+		return decideKey(c, kind.AddKey)
+	case *pb.ControlCommand_LeaseSegment:
+		return decideLease(c, kind.LeaseSegment)
+	case *pb.ControlCommand_AddPermutationKey:
+		return decidePermutationKey(c, kind.AddPermutationKey)
+	case *pb.ControlCommand_SetReservedWords:
+		return decideReserved(c, kind.SetReservedWords)
+	}
+	return nil, Refuse(CodeInvalidRequest, "", "the command asks for nothing that is known")
+}
+
+func decideDomain(c *Control, d *pb.Domain) (*pb.Event, *Refusal) {
+	for _, name := range append([]string{d.GetNamespace()}, d.GetAliases()...) {
+		if normal, err := events.NormalizeNamespace(name); err != nil || normal != name {
+			return nil, Refuse(CodeInvalidRequest, "domain", fmt.Sprintf("%.80q is not a normalised domain", name))
+		}
+	}
+	if old := c.Domains()[d.GetNamespace()]; old != nil && proto.Equal(old, d) {
+		return nil, nil
+	}
+	for _, name := range append([]string{d.GetNamespace()}, d.GetAliases()...) {
+		if c.Resolve(name) != nil {
+			return nil, Refuse(CodeInvalidRequest, "domain", fmt.Sprintf("%s is a domain or an alias already", name))
+		}
+	}
+	if d.GetIsDefault() && c.DefaultDomain() != nil {
+		return nil, Refuse(CodeInvalidRequest, "is_default", fmt.Sprintf("%s is the default domain already", c.DefaultDomain().GetNamespace()))
+	}
+	return &pb.Event{Kind: &pb.Event_DomainAdded{DomainAdded: &pb.DomainAdded{Domain: d}}}, nil
+}
+
+func decideKey(c *Control, key *pb.ApiKey) (*pb.Event, *Refusal) {
+	if len(key.GetHash()) != 32 || key.GetId() == "" || key.GetOwner() == "" {
+		return nil, Refuse(CodeInvalidRequest, "key", "a key needs an id, an owner and a SHA-256")
+	}
+	if old := c.Key([32]byte(key.GetHash())); old != nil {
+		return nil, nil
+	}
+	return &pb.Event{Kind: &pb.Event_KeyAdded{KeyAdded: &pb.KeyAdded{Key: key}}}, nil
+}
+
+func decideLease(c *Control, lease *pb.LeaseSegment) (*pb.Event, *Refusal) {
+	if lease.GetSize() == 0 || lease.GetSize() > SegmentLimit {
+		return nil, Refuse(CodeInvalidRequest, "size", "a segment holds 1 to 2^32 ids")
+	}
+	from := c.NextID(lease.GetSpace())
+	segment := &pb.Segment{Space: lease.GetSpace(), From: from, To: from + lease.GetSize(), Holder: lease.GetHolder()}
+	return &pb.Event{Kind: &pb.Event_SegmentLeased{SegmentLeased: &pb.SegmentLeased{Segment: segment}}}, nil
+}
+
+func decidePermutationKey(c *Control, key *pb.PermutationKey) (*pb.Event, *Refusal) {
+	have := c.PermutationKeys()
+	if i := int(key.GetVersion()) - 1; i >= 0 && i < len(have) && bytes.Equal(have[i].GetKey(), key.GetKey()) {
+		return nil, nil
+	}
+	if len(key.GetKey()) != 16 || int(key.GetVersion()) != len(have)+1 {
+		return nil, Refuse(CodeInvalidRequest, "version", fmt.Sprintf("the next key has 16 bytes and version %d", len(have)+1))
+	}
+	return &pb.Event{Kind: &pb.Event_PermutationKeyAdded{PermutationKeyAdded: &pb.PermutationKeyAdded{Key: key}}}, nil
+}
+
+func decideReserved(c *Control, words *pb.ReservedWords) (*pb.Event, *Refusal) {
+	for _, word := range words.GetWords() {
+		if normal, err := events.NormalizeCode(word); err != nil || normal != word {
+			return nil, Refuse(CodeInvalidRequest, "words", fmt.Sprintf("%.80q is not a code", word))
+		}
+	}
+	if sameWords(c, words.GetWords()) {
+		return nil, nil
+	}
+	return &pb.Event{Kind: &pb.Event_ReservedWordsSet{ReservedWordsSet: &pb.ReservedWordsSet{Words: words}}}, nil
+}
+
+func sameWords(c *Control, words []string) bool {
+	distinct := map[string]struct{}{}
+	for _, word := range words {
+		distinct[word] = struct{}{}
+	}
+	return c != nil && maps.Equal(distinct, c.reserved)
+}
