@@ -1,0 +1,187 @@
+# Hoplog. `make help` lists the targets.
+#
+# Needed beforehand: Go, Node.js with npm, make. For the suites on a real Kafka also a JDK 17 and Maven.
+# Everything that is fetched goes to .tools/, everything that is built to bin/; git ignores both.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# One setting for the binary, its tests and the linter: what is tested is what runs, and nothing compiles twice.
+export CGO_ENABLED := 0
+
+TOOLS   := .tools/bin
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/hoplog/hoplog/gateway/app.version=$(VERSION)
+
+## dev: install what is missing, build, and run everything on this machine (ARGS="--data DIR ...")
+.PHONY: dev
+dev: build
+	@exec bin/hoplog dev $(ARGS)
+
+## build: bin/hoplog and the ClickHouse engine beside it
+.PHONY: build
+build: engine
+	@echo "building bin/hoplog $(VERSION) (the first time compiles all dependencies: a few minutes)"
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/hoplog .
+
+# ---- the embedded ClickHouse engine ------------------------------------------------------------
+
+ENGINE_VERSION := 26.5.3
+ENGINE_OS      := $(shell uname -s | tr A-Z a-z)
+ENGINE_ARCH    := $(patsubst aarch64,arm64,$(patsubst x86_64,x64,$(shell uname -m)))
+ENGINE_PACKAGE := @chdb/lib-$(ENGINE_OS)-$(ENGINE_ARCH)$(if $(filter linux,$(ENGINE_OS)),-gnu)
+ENGINE_DIR     := .tools/npm/node_modules/$(ENGINE_PACKAGE)
+ENGINE_STAMP   := $(ENGINE_DIR)/.installed-$(ENGINE_VERSION)
+
+## engine: the ClickHouse engine as a library (npm), bin/libchdb.so
+.PHONY: engine
+engine: $(ENGINE_STAMP)
+	@mkdir -p bin
+	@[ bin/libchdb.so -ef $(ENGINE_DIR)/libchdb.so ] || ln -f $(ENGINE_DIR)/libchdb.so bin/libchdb.so 2>/dev/null || cp -f $(ENGINE_DIR)/libchdb.so bin/libchdb.so
+
+$(ENGINE_STAMP):
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js with npm"; exit 1; }
+	@echo "fetching the ClickHouse engine $(ENGINE_PACKAGE)@$(ENGINE_VERSION) with npm (about 160 MB, 560 MB unpacked)"
+	@mkdir -p .tools/npm
+	@npm install --prefix .tools/npm --no-save --no-audit --no-fund --ignore-scripts --loglevel=error '$(ENGINE_PACKAGE)@$(ENGINE_VERSION)'
+	@touch $@
+
+# ---- what the tests need -----------------------------------------------------------------------
+
+KAFKA_POM   := events/eventlog/realkafka/pom.xml
+KAFKA_LIBS  := .tools/kafka/libs
+KAFKA_STAMP := .tools/kafka/pom.sum
+
+## kafka: the jars of a real Apache Kafka for the tests (Maven), .tools/kafka/libs
+.PHONY: kafka
+kafka:
+	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "mvn or java is missing: install a JDK 17 and Maven"; exit 1; }
+	@cksum $(KAFKA_POM) | cmp -s - $(KAFKA_STAMP) || { \
+		echo "fetching Apache Kafka with Maven (about 45 jars, 43 MB)"; \
+		rm -rf .tools/kafka; mkdir -p $(KAFKA_LIBS); \
+		mvn -q -B -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory='$(CURDIR)/$(KAFKA_LIBS)'; \
+		cksum $(KAFKA_POM) > $(KAFKA_STAMP); }
+
+# What `make test` may do without is noted in .tools/not-run, in plain words, and repeated at its end.
+.PHONY: test-needs
+test-needs: build
+	@: > .tools/not-run
+	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) --no-print-directory kafka; \
+	else echo "the suites on a real Kafka: they need a JDK 17 and Maven" >> .tools/not-run; fi
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing chromium with apt-get, for the test of the page (about 100 MB)"; \
+			{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >.tools/apt.log 2>&1 \
+			|| { tail -5 .tools/apt.log; echo "the test of the page: chromium could not be installed" >> .tools/not-run; }; \
+		else echo "the test of the page: it needs chromium, and only root can install that" >> .tools/not-run; fi; }
+	@sed 's/^/will not run: /' .tools/not-run
+
+# ---- tools pinned by go.mod --------------------------------------------------------------------
+
+BUF          := $(TOOLS)/buf
+GOLANGCI     := $(TOOLS)/golangci-lint
+GOTESTSUM    := $(TOOLS)/gotestsum
+OAPI_CODEGEN := $(TOOLS)/oapi-codegen
+GENERATORS   := $(BUF) $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-vtproto $(OAPI_CODEGEN)
+
+$(TOOLS)/%: go.mod
+	@echo "building $* as pinned in go.mod"
+	@mkdir -p $(TOOLS)
+	@go build -ldflags '-s -w' -o $@ "$$(go list -f '{{.ImportPath}}' tool | grep '/$*$$')"
+	@touch $@
+
+# ---- generated code ----------------------------------------------------------------------------
+
+GENERATED := .tools/generated
+
+# Into a scratch tree first: `generate` copies it, `generated-current` compares it.
+.PHONY: generated-scratch
+generated-scratch: $(GENERATORS)
+	@rm -rf $(GENERATED); mkdir -p $(GENERATED)/gateway/client
+	@PATH="$(CURDIR)/$(TOOLS):$$PATH" $(BUF) generate schemas --template schemas/buf.gen.yaml -o $(GENERATED)/schemas
+	@$(OAPI_CODEGEN) -config schemas/oapi-server.yaml -o $(GENERATED)/gateway/api.gen.go schemas/openapi.yaml
+	@$(OAPI_CODEGEN) -config schemas/oapi-client.yaml -o $(GENERATED)/gateway/client/api.gen.go schemas/openapi.yaml
+
+## generate: Go code from schemas/ (protobuf, OpenAPI)
+.PHONY: generate
+generate: generated-scratch
+	@echo "generating schemas/pb, gateway/api.gen.go, gateway/client/api.gen.go"
+	@for f in schemas/pb/*.pb.go; do [ ! -e "$$f" ] || [ -e "$(GENERATED)/$$f" ] || rm "$$f"; done
+	@cd $(GENERATED) && find . -name '*.go' | while read -r f; do \
+		mkdir -p "$(CURDIR)/$${f%/*}"; cmp -s "$$f" "$(CURDIR)/$$f" || cp "$$f" "$(CURDIR)/$$f"; done
+
+.PHONY: generated-current
+generated-current: generated-scratch
+	@echo "comparing generated code with schemas/"
+	@stale=0; \
+	for f in $$(cd $(GENERATED) && find . -name '*.go' | sed 's|^\./||') $$(ls schemas/pb/*.pb.go); do \
+		cmp -s "$(GENERATED)/$$f" "$$f" || { echo "stale: $$f (run make generate)"; stale=1; }; done; exit $$stale
+
+# ---- checks and tests --------------------------------------------------------------------------
+
+SYSTEMTEST  := ./gateway/systemtest/...
+UNIT         = $$(go list ./... | grep -v '/gateway/systemtest')
+COUNTS      := .tools/test-counts
+# Appends "passed failed skipped" of one run of tests; the summary adds them up.
+COUNT       := --post-run-command "bash -c 'echo \$$((TESTS_TOTAL-TESTS_FAILED-TESTS_SKIPPED)) \$$TESTS_FAILED \$$TESTS_SKIPPED >> $(COUNTS)'"
+GO_TEST      = $(GOTESTSUM) --format standard-quiet $(COUNT) --
+
+.PHONY: vet
+vet:
+	@echo "go vet"
+	@go vet ./...
+
+## lint: golangci-lint as pinned in go.mod
+.PHONY: lint
+lint: $(GOLANGCI)
+	@echo "golangci-lint"
+	@$(GOLANGCI) run ./...
+
+## check: the fast inner loop: generated code is current, vet, lint, unit tests
+.PHONY: check
+check: generated-current vet lint $(GOTESTSUM)
+	@$(GO_TEST) -short -p 2 -timeout 2m $(UNIT)
+
+## test: install what the tests need, run all of them
+.PHONY: test
+test: test-needs generated-current vet lint $(GOTESTSUM)
+	@: > $(COUNTS)
+	@echo "unit tests"
+	@$(GO_TEST) -p 2 -timeout 10m $(UNIT)
+	@$(MAKE) --no-print-directory fuzz
+	@echo "system tests on bin/hoplog"
+	@$(GO_TEST) -count=1 -p 1 -timeout 15m $(SYSTEMTEST)
+	@sed 's/^/did not run: /' .tools/not-run
+	@awk '{p+=$$1; f+=$$2; s+=$$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}' $(COUNTS)
+
+FUZZTIME ?= 10s
+
+## fuzz: every fuzz target for FUZZTIME (10s)
+.PHONY: fuzz
+fuzz:
+	@dirs=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); [ -n "$$dirs" ] || exit 0; \
+	go test -list '^Fuzz' $$dirs | awk '/^Fuzz/ {n[++c]=$$1} /^ok/ {for (i=1;i<=c;i++) print $$2, n[i]; c=0}' > .tools/fuzz-targets
+	@while read -r package target; do \
+		echo "fuzzing $$target for $(FUZZTIME)"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" | grep -v '^fuzz: elapsed'; \
+		echo "1 0 0" >> $(COUNTS); \
+	done < .tools/fuzz-targets
+
+BENCHES ?= create redirect replay
+
+## bench: the load scenarios whose figures the README shows (BENCHES="create redirect replay")
+.PHONY: bench
+bench: build
+	@for name in $(BENCHES); do bin/hoplog bench "$$name"; done
+
+## clean: remove what was built and fetched
+.PHONY: clean
+clean:
+	@rm -rf bin .tools
+
+## help: this list
+.PHONY: help
+help:
+	@sed -n 's/^## /  /p' $(MAKEFILE_LIST)
