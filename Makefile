@@ -101,8 +101,8 @@ GENERATED := .tools/generated
 generated-scratch: $(GENERATORS)
 	@rm -rf $(GENERATED); mkdir -p $(GENERATED)/gateway/client
 	@PATH="$(CURDIR)/$(TOOLS):$$PATH" $(BUF) generate schemas --template schemas/buf.gen.yaml -o $(GENERATED)/schemas
-	@$(OAPI_CODEGEN) -config schemas/oapi-server.yaml -o $(GENERATED)/gateway/api.gen.go schemas/openapi.yaml
-	@$(OAPI_CODEGEN) -config schemas/oapi-client.yaml -o $(GENERATED)/gateway/client/api.gen.go schemas/openapi.yaml
+	@cd $(GENERATED) && for side in server client; do \
+		"$(CURDIR)/$(OAPI_CODEGEN)" -config "$(CURDIR)/schemas/oapi-$$side.yaml" "$(CURDIR)/schemas/openapi.yaml"; done
 
 ## generate: Go code from schemas/ (protobuf, OpenAPI)
 .PHONY: generate
