@@ -65,6 +65,8 @@ const (
 	defaultLinger   = 200 * time.Microsecond
 	defaultBuffered = 50_000
 	maxBufferBytes  = 64 << 20
+	// defaultProduceTimeout is how long a leader waits for its followers.
+	defaultProduceTimeout = 2 * time.Second
 )
 
 func (c Config) withDefaults() Config {

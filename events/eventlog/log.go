@@ -19,6 +19,7 @@ type Log struct {
 	logger *slog.Logger
 	client *kgo.Client
 	admin  *kadm.Client
+	status connStatus
 }
 
 // adminDeadline bounds a look-up whose context has no deadline.
@@ -31,7 +32,7 @@ func Open(cfg Config, logger *slog.Logger) (*Log, error) {
 	if _, err := cfg.compression(); err != nil {
 		return nil, err
 	}
-	client, err := l.newClient()
+	client, err := l.newClient(kgo.WithHooks(&l.status))
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +67,9 @@ func (l *Log) WaitReady(ctx context.Context, brokers int) error {
 		}
 		if err == nil {
 			err = fmt.Errorf("%d of %d brokers answer", len(found), brokers)
+		}
+		if why := l.status.get(); why != nil {
+			err = why // the client retries for ever and knows why; the attempt only knows that its time ran out
 		}
 		select {
 		case <-ctx.Done():
