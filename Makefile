@@ -23,7 +23,8 @@ dev: build
 ## build: bin/hoplog and the ClickHouse engine beside it
 .PHONY: build
 build: engine
-	@echo "building bin/hoplog $(VERSION) (the first time compiles all dependencies: a few minutes)"
+	@echo "building bin/hoplog $(VERSION)"
+	@[ -e bin/hoplog ] || echo "the first time it compiles all dependencies: a few minutes"
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/hoplog .
 
 # ---- the embedded ClickHouse engine ------------------------------------------------------------
@@ -61,7 +62,7 @@ kafka:
 	@cksum $(KAFKA_POM) | cmp -s - $(KAFKA_STAMP) || { \
 		echo "fetching Apache Kafka with Maven (about 45 jars, 43 MB)"; \
 		rm -rf .tools/kafka; mkdir -p $(KAFKA_LIBS); \
-		mvn -q -B -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory='$(CURDIR)/$(KAFKA_LIBS)'; \
+		mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory='$(CURDIR)/$(KAFKA_LIBS)'; \
 		cksum $(KAFKA_POM) > $(KAFKA_STAMP); }
 
 # What `make test` may do without is noted in .tools/not-run, in plain words, and repeated at its end.
@@ -101,8 +102,8 @@ GENERATED := .tools/generated
 generated-scratch: $(GENERATORS)
 	@rm -rf $(GENERATED); mkdir -p $(GENERATED)/gateway/client
 	@PATH="$(CURDIR)/$(TOOLS):$$PATH" $(BUF) generate schemas --template schemas/buf.gen.yaml -o $(GENERATED)/schemas
-	@cd $(GENERATED) && for side in server client; do \
-		"$(CURDIR)/$(OAPI_CODEGEN)" -config "$(CURDIR)/schemas/oapi-$$side.yaml" "$(CURDIR)/schemas/openapi.yaml"; done
+	@$(OAPI_CODEGEN) -config schemas/oapi-server.yaml -o $(GENERATED)/gateway/api.gen.go schemas/openapi.yaml
+	@$(OAPI_CODEGEN) -config schemas/oapi-client.yaml -o $(GENERATED)/gateway/client/api.gen.go schemas/openapi.yaml
 
 ## generate: Go code from schemas/ (protobuf, OpenAPI)
 .PHONY: generate
@@ -165,7 +166,7 @@ fuzz:
 	go test -list '^Fuzz' $$dirs | awk '/^Fuzz/ {n[++c]=$$1} /^ok/ {for (i=1;i<=c;i++) print $$2, n[i]; c=0}' > .tools/fuzz-targets
 	@while read -r package target; do \
 		echo "fuzzing $$target for $(FUZZTIME)"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" | grep -v '^fuzz: elapsed'; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null | grep -v '^fuzz: elapsed'; \
 		echo "1 0 0" >> $(COUNTS); \
 	done < .tools/fuzz-targets
 
