@@ -78,3 +78,9 @@ func ParseBucketKey(key []byte, partition int32, partitions int) (uint32, error)
 func ValidPartitions(p int) bool {
 	return p >= 1 && p <= Buckets && p&(p-1) == 0
 }
+
+// BucketsOf returns the first and the last bucket of a partition.
+func BucketsOf(partition int32, partitions int) (first, last uint32) {
+	each := uint32(Buckets / partitions)
+	return uint32(partition) * each, uint32(partition+1)*each - 1
+}

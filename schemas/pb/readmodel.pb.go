@@ -390,6 +390,122 @@ func (x *VoidEnvelope) GetHash() []byte {
 	return nil
 }
 
+// WriterCheckpoint is a writer's place in its partition, kept with the state that it stands for.
+type WriterCheckpoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Next offset of the events partition.
+	Next int64 `protobuf:"varint,1,opt,name=next,proto3" json:"next,omitempty"`
+	// The largest low watermark seen.
+	LowWatermark int64 `protobuf:"varint,2,opt,name=low_watermark,json=lowWatermark,proto3" json:"low_watermark,omitempty"`
+	// The commands from the low watermark on that accepted envelopes cover.
+	Covered       []*CoveredCommand `protobuf:"bytes,3,rep,name=covered,proto3" json:"covered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriterCheckpoint) Reset() {
+	*x = WriterCheckpoint{}
+	mi := &file_hoplog_v1_readmodel_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriterCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriterCheckpoint) ProtoMessage() {}
+
+func (x *WriterCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_readmodel_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriterCheckpoint.ProtoReflect.Descriptor instead.
+func (*WriterCheckpoint) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_readmodel_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WriterCheckpoint) GetNext() int64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *WriterCheckpoint) GetLowWatermark() int64 {
+	if x != nil {
+		return x.LowWatermark
+	}
+	return 0
+}
+
+func (x *WriterCheckpoint) GetCovered() []*CoveredCommand {
+	if x != nil {
+		return x.Covered
+	}
+	return nil
+}
+
+type CoveredCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	CommandId     []byte                 `protobuf:"bytes,2,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoveredCommand) Reset() {
+	*x = CoveredCommand{}
+	mi := &file_hoplog_v1_readmodel_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoveredCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoveredCommand) ProtoMessage() {}
+
+func (x *CoveredCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_readmodel_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoveredCommand.ProtoReflect.Descriptor instead.
+func (*CoveredCommand) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_readmodel_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CoveredCommand) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *CoveredCommand) GetCommandId() []byte {
+	if x != nil {
+		return x.CommandId
+	}
+	return nil
+}
+
 var File_hoplog_v1_readmodel_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_readmodel_proto_rawDesc = "" +
@@ -429,7 +545,15 @@ const file_hoplog_v1_readmodel_proto_rawDesc = "" +
 	"controlSeq\"4\n" +
 	"\fVoidEnvelope\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hashB\x8c\x01\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\x80\x01\n" +
+	"\x10WriterCheckpoint\x12\x12\n" +
+	"\x04next\x18\x01 \x01(\x03R\x04next\x12#\n" +
+	"\rlow_watermark\x18\x02 \x01(\x03R\flowWatermark\x123\n" +
+	"\acovered\x18\x03 \x03(\v2\x19.hoplog.v1.CoveredCommandR\acovered\"G\n" +
+	"\x0eCoveredCommand\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x02 \x01(\fR\tcommandIdB\x8c\x01\n" +
 	"\rcom.hoplog.v1B\x0eReadmodelProtoP\x01Z&github.com/hoplog/hoplog/schemas/pb;pb\xa2\x02\x03HXX\xaa\x02\tHoplog.V1\xca\x02\tHoplog\\V1\xe2\x02\x15Hoplog\\V1\\GPBMetadata\xea\x02\n" +
 	"Hoplog::V1b\x06proto3"
 
@@ -445,24 +569,27 @@ func file_hoplog_v1_readmodel_proto_rawDescGZIP() []byte {
 	return file_hoplog_v1_readmodel_proto_rawDescData
 }
 
-var file_hoplog_v1_readmodel_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_hoplog_v1_readmodel_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_hoplog_v1_readmodel_proto_goTypes = []any{
-	(*Redirect)(nil),     // 0: hoplog.v1.Redirect
-	(*HistoryEntry)(nil), // 1: hoplog.v1.HistoryEntry
-	(*BucketHead)(nil),   // 2: hoplog.v1.BucketHead
-	(*VoidEnvelope)(nil), // 3: hoplog.v1.VoidEnvelope
-	(QueryPolicy)(0),     // 4: hoplog.v1.QueryPolicy
-	(*Event)(nil),        // 5: hoplog.v1.Event
+	(*Redirect)(nil),         // 0: hoplog.v1.Redirect
+	(*HistoryEntry)(nil),     // 1: hoplog.v1.HistoryEntry
+	(*BucketHead)(nil),       // 2: hoplog.v1.BucketHead
+	(*VoidEnvelope)(nil),     // 3: hoplog.v1.VoidEnvelope
+	(*WriterCheckpoint)(nil), // 4: hoplog.v1.WriterCheckpoint
+	(*CoveredCommand)(nil),   // 5: hoplog.v1.CoveredCommand
+	(QueryPolicy)(0),         // 6: hoplog.v1.QueryPolicy
+	(*Event)(nil),            // 7: hoplog.v1.Event
 }
 var file_hoplog_v1_readmodel_proto_depIdxs = []int32{
-	4, // 0: hoplog.v1.Redirect.query:type_name -> hoplog.v1.QueryPolicy
-	5, // 1: hoplog.v1.HistoryEntry.event:type_name -> hoplog.v1.Event
+	6, // 0: hoplog.v1.Redirect.query:type_name -> hoplog.v1.QueryPolicy
+	7, // 1: hoplog.v1.HistoryEntry.event:type_name -> hoplog.v1.Event
 	3, // 2: hoplog.v1.BucketHead.voids:type_name -> hoplog.v1.VoidEnvelope
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 3: hoplog.v1.WriterCheckpoint.covered:type_name -> hoplog.v1.CoveredCommand
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_hoplog_v1_readmodel_proto_init() }
@@ -478,7 +605,7 @@ func file_hoplog_v1_readmodel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hoplog_v1_readmodel_proto_rawDesc), len(file_hoplog_v1_readmodel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,70 @@
+package commands
+
+import (
+	"fmt"
+
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// CheckForm judges whether a decoded record is a command of this bucket at all. What fails it is answered, but nothing is
+// kept under its request key.
+func CheckForm(c *pb.LinkCommand, bucket uint32) *Refusal {
+	if r := CheckRecord(c); r != nil {
+		return r
+	}
+	switch {
+	case c.GetRequest().GetOwner() == "":
+		return Refuse(CodeInvalidRequest, "", "the command names no owner")
+	case c.GetRequest().GetKey() == "" && c.GetCreate() != nil:
+		return Refuse(CodeInvalidRequest, "", "a create needs a request key")
+	case c.GetRequest().GetKey() != "" && len(c.GetRequest().GetBodyHash()) != 32:
+		return Refuse(CodeInvalidRequest, "", "the command's body hash is not 32 bytes")
+	case BucketFor(c) != bucket:
+		return Refuse(CodeInvalidRequest, "", fmt.Sprintf("the command belongs to bucket %d, its record key says %d", BucketFor(c), bucket))
+	}
+	return nil
+}
+
+// Judge writes into the stamp what the control state says of a command, and the position it was read at.
+func Judge(s *pb.Stamp, c *pb.LinkCommand, control *Control) {
+	if control == nil {
+		return
+	}
+	s.ControlSeq = control.Seq
+	if domain := control.Resolve(c.GetNamespace()); domain != nil && domain.GetNamespace() == c.GetNamespace() {
+		s.DomainKnown, s.DomainOwner = true, domain.GetOwner()
+	}
+	s.ReservedCode = c.GetCreate() != nil && control.Reserved(c.GetCode())
+	target := c.GetCreate().GetContent().GetTarget()
+	if update := c.GetUpdate(); update != nil {
+		target = update.GetContent().GetTarget()
+	}
+	if target != "" {
+		s.TargetIsOwn = control.Resolve(TargetHost(target)) != nil
+	}
+}
+
+// WantsCandidate reports whether the decision on a command may need an id, and a code unless it brings its own.
+func WantsCandidate(s State, c LinkCommand) bool {
+	if c.GetCreate() == nil || c.Stamp.GetFailed() != "" || counts(s.Twin, c) {
+		return false
+	}
+	_, met := replay(s.Request, c)
+	return !met
+}
+
+// CheckRecord judges whether a decoded record is a command that this writer understands: all that control commands
+// must keep, and link commands too.
+func CheckRecord(c interface {
+	GetSchemaVersion() uint32
+	GetCommandId() []byte
+}) *Refusal {
+	if v := c.GetSchemaVersion(); v == 0 || v > events.SchemaVersion {
+		return Refuse(CodeInvalidRequest, "", fmt.Sprintf("the command is of schema version %d, this writer knows 1 to %d", v, events.SchemaVersion))
+	}
+	if len(c.GetCommandId()) != 16 {
+		return Refuse(CodeInvalidRequest, "", "the command's id is not 16 bytes")
+	}
+	return nil
+}
