@@ -51,7 +51,7 @@ $(ENGINE_STAMP):
 
 # ---- what the tests need -----------------------------------------------------------------------
 
-KAFKA_POM   := events/eventlog/realkafka/pom.xml
+KAFKA_POM   := events/eventlog/realkafka/files/pom.xml
 KAFKA_LIBS  := .tools/kafka/libs
 KAFKA_STAMP := .tools/kafka/pom.sum
 
