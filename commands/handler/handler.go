@@ -1,0 +1,197 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/eventlog"
+)
+
+// Group is the consumer group whose assignment says which process writes which partition.
+const Group = "hoplog-commands"
+
+// Config is what a handler needs. All fields but Options are required.
+type Config struct {
+	Log    *eventlog.Log
+	Logger *slog.Logger
+	// Dir holds the confirmed state. It belongs to this process alone.
+	Dir string
+	// Options are Pebble's; nil for the defaults.
+	Options *pebble.Options
+	// Partitions of the link topics.
+	Partitions int
+	// Now is the writer's clock.
+	Now func() time.Time
+}
+
+// Handler is the commands role of one process: a warm standby of every partition and the writer of those it is assigned.
+type Handler struct {
+	cfg     Config
+	store   *store
+	control *Control
+	workers []*worker // the links' by partition, then the control stream's
+	joined  chan struct{}
+	once    sync.Once
+	stopped error
+}
+
+// Open opens the confirmed state. Run starts the work.
+func Open(cfg Config) (*Handler, error) {
+	if !events.ValidPartitions(cfg.Partitions) {
+		return nil, fmt.Errorf("%d partitions: not a power of two up to %d", cfg.Partitions, events.Buckets)
+	}
+	if cfg.Options == nil {
+		cfg.Options = &pebble.Options{}
+	}
+	s, err := openStore(cfg.Dir, cfg.Partitions, cfg.Options)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{cfg: cfg, store: s, control: newControl(cfg.Log, cfg.Logger, cfg.Now), joined: make(chan struct{})}
+	for p := range int32(cfg.Partitions) {
+		w, err := h.linkWorker(p)
+		if err != nil {
+			return nil, errors.Join(err, s.db.Close())
+		}
+		h.workers = append(h.workers, w)
+	}
+	h.workers = append(h.workers, h.controlWorker())
+	return h, nil
+}
+
+func newPlace(topic string, number int32, count int) place {
+	return place{checker: events.NewChecker(topic, number, count), covered: map[int64]commandID{}}
+}
+
+func (h *Handler) linkWorker(number int32) (*worker, error) {
+	at, err := h.store.loadPlace(eventlog.EventsLink, number, h.cfg.Partitions)
+	if err != nil {
+		return nil, err
+	}
+	l := &linkLedger{store: h.store, partition: number, count: h.cfg.Partitions, control: h.control, now: h.cfg.Now}
+	p := &partition{stream: events.StreamLink, commandTopic: eventlog.CommandsLink, eventTopic: eventlog.EventsLink,
+		number: number, count: h.cfg.Partitions, log: h.cfg.Log, ledger: l, place: at}
+	w := h.worker(p)
+	w.lives = func(begins bool) { l.live(begins, h.cfg.Logger) }
+	return w, nil
+}
+
+func (h *Handler) controlWorker() *worker {
+	return h.worker(&partition{stream: events.StreamControl, commandTopic: eventlog.CommandsControl, eventTopic: eventlog.EventsControl,
+		count: 1, log: h.cfg.Log, ledger: &controlLedger{now: h.cfg.Now}, place: newPlace(eventlog.EventsControl, 0, 1)})
+}
+
+func (h *Handler) worker(p *partition) *worker {
+	open := func(topic string) (appender, error) { return h.cfg.Log.NewAppender(topic) }
+	return &worker{partition: p, open: open, logger: h.cfg.Logger}
+}
+
+// Control returns the process's fold of the control log.
+func (h *Handler) Control() *Control { return h.control }
+
+// Run joins the group and works until ctx is done; then it finishes the batches at hand, leaves the group and returns. A
+// partition that an alarm stopped stays stopped (Status shows it); the others go on.
+func (h *Handler) Run(ctx context.Context) error {
+	var working sync.WaitGroup
+	working.Go(func() { _ = h.control.run(ctx) }) // its alarm shows in Status
+	for _, w := range h.workers {
+		working.Go(func() { _ = w.run(ctx) })
+	}
+	err := h.membership(ctx)
+	working.Wait()
+	return err
+}
+
+// membership holds the group membership until ctx is done. Joining is tried until it succeeds.
+func (h *Handler) membership(ctx context.Context) error {
+	assign := func(ours bool) func(string, []int32) {
+		return func(topic string, partitions []int32) {
+			for _, number := range partitions {
+				if w := h.of(topic, number); w != nil {
+					w.set(ours)
+				}
+			}
+			h.once.Do(func() { close(h.joined) })
+		}
+	}
+	for ctx.Err() == nil {
+		m, err := h.cfg.Log.Join(ctx, Group, []string{eventlog.CommandsLink, eventlog.CommandsControl}, assign(true), assign(false))
+		if err == nil {
+			<-ctx.Done()
+			m.Close()
+			return nil
+		}
+		h.cfg.Logger.Warn("joining the writers' group failed", "error", err)
+		wait(ctx, lastPause)
+	}
+	return nil
+}
+
+func (h *Handler) of(topic string, number int32) *worker {
+	if topic == eventlog.CommandsControl {
+		return h.workers[len(h.workers)-1]
+	}
+	if int(number) >= len(h.workers)-1 {
+		return nil
+	}
+	return h.workers[number]
+}
+
+// Joined is closed once the group assigned this process its first partitions.
+func (h *Handler) Joined() <-chan struct{} { return h.joined }
+
+// Close closes the confirmed state. Run must have returned.
+func (h *Handler) Close() error {
+	h.once.Do(func() { close(h.joined) })
+	if err := h.store.db.Close(); err != nil {
+		return fmt.Errorf("closing command state: %w", err)
+	}
+	return nil
+}
+
+// PartitionStatus is how one partition's worker is.
+type PartitionStatus struct {
+	Stream    string `json:"stream"`
+	Partition int32  `json:"partition"`
+	Mode      string `json:"mode"`
+	// Next is the offset of the events partition up to which the confirmed state stands.
+	Next  int64  `json:"next"`
+	Voids uint64 `json:"voids"`
+	// Error is what stopped the worker, or the last trouble it had.
+	Error string `json:"error,omitempty"`
+}
+
+// Status returns how every partition is, the links' first.
+func (h *Handler) Status() []PartitionStatus {
+	var list []PartitionStatus
+	for _, w := range h.workers {
+		s := PartitionStatus{Stream: w.stream, Partition: w.number, Mode: ModeStandby, Next: w.standing.next.Load(), Voids: w.standing.voids.Load()}
+		if mode := w.mode.Load(); mode != nil {
+			s.Mode = *mode
+		}
+		if err := w.fault.Load(); err != nil {
+			s.Error = (*err).Error()
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// Alarm returns what stopped a partition or the control fold, nil if all work.
+func (h *Handler) Alarm() error {
+	for _, w := range h.workers {
+		if mode := w.mode.Load(); mode != nil && *mode == ModeStopped {
+			return *w.fault.Load()
+		}
+	}
+	h.control.mu.Lock()
+	defer h.control.mu.Unlock()
+	return h.control.err
+}

@@ -1,0 +1,256 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/commands/mint"
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// Bounds on a command's time, seen from the writer's clock. Outside of them the command is expired.
+const (
+	maxAge  = 24 * time.Hour
+	maxLead = 60 * time.Second
+)
+
+// controlWait is how long a writer waits for the control position that a command names.
+const controlWait = 2 * time.Second
+
+// codeDraws bounds how often a code that is taken in its bucket is drawn again.
+const codeDraws = 64
+
+// linkLedger is the content of one partition of links, in a store that all partitions of the process share.
+type linkLedger struct {
+	store     *store
+	partition int32
+	count     int
+	control   *Control
+	now       func() time.Time
+	// mint is the minter of the writer's life, nil while standing by.
+	mint *mint.Minter
+	// mints is what stats of the life at hand are read through.
+	mints atomic.Pointer[mint.Minter]
+	// sweeping is the bucket whose old request keys are dropped next, swept when the last one was.
+	sweeping uint32
+	swept    time.Time
+}
+
+func (l *linkLedger) begin() overlay {
+	return &linkOverlay{linkLedger: l, batch: l.store.db.NewIndexedBatch()}
+}
+
+// linkOverlay is an indexed batch: reads go through it to the confirmed state.
+type linkOverlay struct {
+	*linkLedger
+	batch *pebble.Batch
+}
+
+func (o *linkOverlay) drop() {
+	if o.batch != nil {
+		_ = o.batch.Close() // closing a batch that was not applied only frees it
+		o.batch = nil
+	}
+}
+
+func (o *linkOverlay) commit(at *place) error {
+	if err := o.store.savePlace(o.batch, o.partition, at); err != nil {
+		return err
+	}
+	err := o.batch.Commit(pebble.NoSync) // the log is the truth: what a power cut takes is folded again
+	o.drop()
+	if err != nil {
+		return fmt.Errorf("committing links: %w", err)
+	}
+	return o.sweep(at)
+}
+
+// sweepEvery is the pause between cleaning one bucket and the next: a partition of 1024 buckets is through in three hours.
+const sweepEvery = 10 * time.Second
+
+// sweep cleans the next bucket of the partition when it is time.
+func (l *linkLedger) sweep(at *place) error {
+	if l.now().Sub(l.swept) < sweepEvery {
+		return nil
+	}
+	l.swept = l.now()
+	first, last := events.BucketsOf(l.partition, l.count)
+	bucket := max(l.sweeping, first)
+	l.sweeping = bucket + 1
+	if l.sweeping > last {
+		l.sweeping = first
+	}
+	return l.store.sweep(bucket, at.checker.Head(bucket).TimeUS)
+}
+
+func (o *linkOverlay) decide(ctx context.Context, r eventlog.Record, bucket uint32, misplaced error, head events.Head) (*pb.Envelope, error) {
+	id := idOf(r.Value)
+	e := &pb.Envelope{CommandId: id[:]}
+	command := &pb.LinkCommand{}
+	refusal := unreadable(command.UnmarshalVT(r.Value), misplaced)
+	if refusal == nil {
+		refusal = commands.CheckForm(command, bucket)
+	}
+	if refusal != nil {
+		e.Stamp = &pb.Stamp{TimeUs: max(o.now().UnixMicro(), head.TimeUS), ControlSeq: head.ControlSeq}
+		e.Outcome = &pb.Outcome{Error: refusal.Code, Detail: refusal.Detail, Field: refusal.Field}
+		return e, nil
+	}
+	e.Actor, e.Request = command.GetActor(), command.GetRequest()
+	c := commands.LinkCommand{LinkCommand: command, Bucket: bucket}
+	state, err := o.load(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Stamp, err = o.stamp(ctx, c, head); err != nil {
+		return nil, err
+	}
+	if commands.WantsCandidate(state, c) {
+		if err := o.draw(c, &state); err != nil {
+			return nil, err
+		}
+	}
+	d := commands.Decide(state, c)
+	e.Stamp, e.Events, e.Outcome = c.Stamp, d.Events, d.Outcome
+	return e, nil
+}
+
+// unreadable is the refusal of a record that is no command of this partition, nil if it is one.
+func unreadable(decoding, misplaced error) *commands.Refusal {
+	switch {
+	case misplaced != nil:
+		return commands.Refuse(commands.CodeInvalidRequest, "", misplaced.Error())
+	case decoding != nil:
+		return commands.Refuse(commands.CodeInvalidRequest, "", "the record is not a command")
+	}
+	return nil
+}
+
+// load reads what the decision on c needs of its bucket, as the overlay has it.
+func (o *linkOverlay) load(c commands.LinkCommand) (s commands.State, err error) {
+	if c.GetCode() != "" {
+		if s.Link, err = o.link(c.Bucket, events.RouteKey(c.GetNamespace(), c.GetCode())); err != nil {
+			return s, err
+		}
+	}
+	if c.GetRequest().GetKey() != "" {
+		if s.Request, err = load(o.batch, requestKey(c.Bucket, c.GetRequest()), &pb.StoredRequest{}); err != nil {
+			return s, err
+		}
+	}
+	if print := commands.Fingerprint(c.LinkCommand); print != nil {
+		routeKey, err := loadBytes(o.batch, fingerprintKey(c.Bucket, print))
+		if err != nil || routeKey == nil {
+			return s, err
+		}
+		s.Twin, err = o.link(c.Bucket, string(routeKey))
+		return s, err
+	}
+	return s, nil
+}
+
+func (o *linkOverlay) link(bucket uint32, routeKey string) (*pb.Link, error) {
+	return load(o.batch, linkKey(bucket, routeKey), &pb.Link{})
+}
+
+// stamp says when the command is decided and what the control state says of it. It waits for the control position that
+// the command or the bucket's last envelope names.
+func (o *linkOverlay) stamp(ctx context.Context, c commands.LinkCommand, head events.Head) (*pb.Stamp, error) {
+	now := o.now()
+	s := &pb.Stamp{TimeUs: max(now.UnixMicro(), head.TimeUS), ControlSeq: head.ControlSeq}
+	if age := now.Sub(time.UnixMicro(c.GetTimeUs())); age > maxAge || age < -maxLead {
+		s.TimeUs, s.Failed = now.UnixMicro(), commands.CodeCommandExpired
+		return s, nil
+	}
+	control, err := o.control.At(ctx, max(c.GetControlSeq(), head.ControlSeq), controlWait)
+	if errors.Is(err, ErrControlBehind) {
+		s.Failed = commands.CodeUnavailable
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	commands.Judge(s, c.LinkCommand, control)
+	return s, nil
+}
+
+// draw puts a candidate into the stamp and the link that is at its code, if any, into the state. Without one the decider
+// answers that no id could be drawn.
+func (o *linkOverlay) draw(c commands.LinkCommand, s *commands.State) error {
+	if o.mint == nil {
+		return nil
+	}
+	if c.GetCode() != "" {
+		c.Stamp.CandidateId, _ = o.mint.DrawID()
+		return nil
+	}
+	o.mint.UseKey(newestKey(o.control.State()))
+	create, draw := c.GetCreate(), o.mint.Draw
+	length := int(create.GetCodeLength())
+	if create.GetCodeMode() == pb.CodeMode_CODE_MODE_RANDOM {
+		draw = o.mint.DrawRandom
+	}
+	for range codeDraws {
+		id, code, err := draw(c.GetNamespace(), length, c.Bucket)
+		if err != nil {
+			return nil
+		}
+		taken, err := o.link(c.Bucket, events.RouteKey(c.GetNamespace(), code))
+		if err != nil {
+			return err
+		}
+		if taken == nil {
+			c.Stamp.CandidateId, c.Stamp.CandidateCode = id, code
+			return nil
+		}
+	}
+	return nil
+}
+
+func (o *linkOverlay) apply(e *pb.Envelope) error {
+	bucket := e.GetBucket()
+	if bucket >= events.Buckets {
+		return nil
+	}
+	var s commands.State
+	ref := linkOf(e)
+	if ref != nil {
+		link, err := o.link(bucket, events.RouteKey(ref.GetNamespace(), ref.GetCode()))
+		if err != nil {
+			return err
+		}
+		s.Link = link
+	}
+	next := commands.Evolve(s, e)
+	if ref != nil {
+		routeKey := events.RouteKey(ref.GetNamespace(), ref.GetCode())
+		if err := save(o.batch, linkKey(bucket, routeKey), next.Link); err != nil {
+			return err
+		}
+		if print := next.Link.GetFingerprint(); s.Link == nil && len(print) > 0 {
+			if err := o.batch.Set(fingerprintKey(bucket, print), []byte(routeKey), nil); err != nil {
+				return fmt.Errorf("saving fingerprint: %w", err)
+			}
+		}
+	}
+	if next.Request != nil {
+		return save(o.batch, requestKey(bucket, e.GetRequest()), next.Request)
+	}
+	return nil
+}
+
+// linkOf returns the link that an envelope's events are about; they are all about one.
+func linkOf(e *pb.Envelope) *pb.LinkRef {
+	if len(e.GetEvents()) == 0 {
+		return nil
+	}
+	return events.LinkOf(e.GetEvents()[0])
+}

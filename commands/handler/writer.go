@@ -1,0 +1,285 @@
+package handler
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// Limits of one append.
+const (
+	commandBatch  = 1000
+	appendTimeout = 5 * time.Second
+	// maxEnvelope leaves room for the record's headers below the topic's limit.
+	maxEnvelope = eventlog.MaxEventBytes - 64<<10
+)
+
+// errUnconfirmed ends a writer's life: what it appended is not, or not surely, what it expected to be.
+var errUnconfirmed = errors.New("append not confirmed")
+
+// appender is one producer session; *eventlog.Appender is one.
+type appender interface {
+	Append(ctx context.Context, partition int32, records []eventlog.Record, expect int64) error
+	Close()
+}
+
+// writer is one life of the single writer of a partition: sentences 2 to 7 of the chain rule. One append is in flight at
+// a time; what arrives meanwhile makes the next batch.
+type writer struct {
+	*partition
+	session appender
+	// start is S: the scan began here.
+	start int64
+	// next is the command to look at.
+	next int64
+}
+
+// live runs a writer's life until ctx is done (nil), an append is not confirmed (errUnconfirmed: begin another life), the
+// log cannot be reached, or an *events.Alarm.
+func (p *partition) live(ctx context.Context, open func(topic string) (appender, error)) error {
+	w := &writer{partition: p}
+	commandStart, err := w.replay(ctx)
+	if err != nil {
+		return err
+	}
+	if w.session, err = open(p.eventTopic); err != nil {
+		return fmt.Errorf("opening producer session: %w", err)
+	}
+	defer w.session.Close()
+	tail, err := p.log.NewTail(p.commandTopic, map[int32]int64{p.number: max(w.start, commandStart)})
+	if err != nil {
+		return fmt.Errorf("opening tail of commands: %w", err)
+	}
+	defer tail.Close()
+	w.next = max(w.start, commandStart)
+	for {
+		batches, err := tail.Poll(ctx, commandBatch)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return p.asAlarm(err)
+		}
+		for _, b := range batches {
+			if err := w.batch(ctx, b.Records); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// replay is sentence 2, and what sentences 3 and 8 ask of the command log before the scan. It returns the command log's
+// first offset.
+func (w *writer) replay(ctx context.Context) (commandStart int64, err error) {
+	end, err := w.offset(ctx, w.log.Ends, w.eventTopic)
+	if err != nil {
+		return 0, err
+	}
+	if w.checker.Next() > end {
+		return 0, w.alarm(w.checker.Next(), events.NoBucket, fmt.Errorf("stored position lies beyond the log's end %d", end))
+	}
+	if err := w.follow(ctx, end); err != nil {
+		return 0, err
+	}
+	w.start = w.checker.MaxLowWatermark()
+	first, err := w.offset(ctx, w.log.Starts, w.commandTopic)
+	if err != nil {
+		return 0, err
+	}
+	last, err := w.offset(ctx, w.log.Ends, w.commandTopic)
+	if err != nil {
+		return 0, err
+	}
+	return first, w.checkCommandLog(first, last)
+}
+
+func (w *writer) checkCommandLog(first, last int64) error {
+	if w.start > last {
+		return w.commandAlarm(w.start, events.NoBucket, fmt.Sprintf("low watermark lies beyond the log's end %d", last))
+	}
+	for offset := range w.covered {
+		if offset >= last {
+			return w.commandAlarm(offset, events.NoBucket, fmt.Sprintf("covered command lies beyond the log's end %d", last))
+		}
+	}
+	for offset := w.start; offset < first; offset++ {
+		if _, ok := w.covered[offset]; !ok {
+			return w.commandAlarm(offset, events.NoBucket, fmt.Sprintf("the log begins at %d, and no envelope answers this command: its retention is too short", first))
+		}
+	}
+	return nil
+}
+
+func (w *writer) offset(ctx context.Context, list func(context.Context, string) ([]int64, error), topic string) (int64, error) {
+	offsets, err := list(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("listing offsets: %w", err)
+	}
+	if int(w.number) >= len(offsets) {
+		return 0, fmt.Errorf("listing offsets: %s has %d partitions, not %d", topic, len(offsets), w.count)
+	}
+	return offsets[w.number], nil
+}
+
+// batch decides a run of commands on an overlay, appends the envelopes and merges them once they are confirmed.
+func (w *writer) batch(ctx context.Context, records []eventlog.Record) error {
+	o := w.ledger.begin()
+	defer o.drop()
+	out, err := w.decideAll(ctx, o, records)
+	if err != nil || len(out) == 0 {
+		return err
+	}
+	if err := w.append(ctx, out); err != nil {
+		return err
+	}
+	return w.merge(o, out)
+}
+
+// decideAll is sentences 3 to 5: one envelope for every command that is not covered.
+func (w *writer) decideAll(ctx context.Context, o overlay, records []eventlog.Record) ([]eventlog.Record, error) {
+	low := w.lowWatermark(w.start)
+	heads := map[uint32]events.Head{}
+	var out []eventlog.Record
+	for _, r := range records {
+		if r.Offset != w.next {
+			return nil, w.commandAlarm(r.Offset, events.NoBucket, fmt.Sprintf("gap in offsets: expected %d", w.next))
+		}
+		w.next++
+		bucket, misplaced := w.parseKey(r.Key)
+		if covered, err := w.isCovered(r, bucket); covered || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		head, known := heads[bucket]
+		if !known {
+			head = w.checker.Head(bucket)
+		}
+		envelope, err := o.decide(ctx, r, bucket, misplaced, head)
+		if err != nil {
+			return nil, fmt.Errorf("deciding command at offset %d: %w", r.Offset, err)
+		}
+		record, next, err := seal(w.stream, envelope, bucket, head, r.Offset, low)
+		if err != nil {
+			return nil, err
+		}
+		if err := o.apply(envelope); err != nil {
+			return nil, fmt.Errorf("applying envelope of command at offset %d: %w", r.Offset, err)
+		}
+		heads[bucket] = next
+		out = append(out, record)
+	}
+	return out, nil
+}
+
+// isCovered is the skip of sentence 3, with sentence 8's check that the command is the one that was answered.
+func (w *writer) isCovered(r eventlog.Record, bucket uint32) (bool, error) {
+	if w.checker.Head(bucket).CommandOffset < r.Offset {
+		return false, nil
+	}
+	id, known := w.covered[r.Offset]
+	if !known {
+		return false, w.commandAlarm(r.Offset, bucket, "a later command of the bucket is answered, this one is not")
+	}
+	if id != idOf(r.Value) {
+		return false, w.commandAlarm(r.Offset, bucket, "the command is not the one that its envelope answers")
+	}
+	return true, nil
+}
+
+// seal gives an envelope its place in the chain and makes it a record. An envelope that would be too large is replaced by
+// one that says so.
+func seal(stream string, e *pb.Envelope, bucket uint32, head events.Head, commandOffset, low int64) (eventlog.Record, events.Head, error) {
+	e.SchemaVersion = events.SchemaVersion
+	e.Bucket, e.Seq, e.PrevHash = bucket, head.Seq+1, head.Hash[:]
+	e.CommandOffset, e.LowWatermark = commandOffset, low
+	value, hash, err := events.EncodeEnvelope(e)
+	if err == nil && len(value) > maxEnvelope {
+		shrink(e)
+		value, hash, err = events.EncodeEnvelope(e)
+	}
+	if err != nil {
+		return eventlog.Record{}, events.Head{}, err
+	}
+	record := eventlog.Record{Key: events.BucketKey(bucket), Value: value}
+	for _, a := range events.CloudEvent(stream, &events.Envelope{Envelope: e, Hash: hash}) {
+		record.Headers = append(record.Headers, eventlog.Header{Key: a.Key, Value: []byte(a.Value)})
+	}
+	next := events.Head{Seq: e.GetSeq(), Hash: hash, CommandOffset: commandOffset,
+		TimeUS: head.TimeUS, ControlSeq: max(head.ControlSeq, e.GetStamp().GetControlSeq())}
+	if e.GetOutcome().GetError() != events.ErrorCommandExpired {
+		next.TimeUS = max(head.TimeUS, e.GetStamp().GetTimeUs())
+	}
+	return record, next, nil
+}
+
+// shrink turns an envelope into the refusal of a command whose envelope would be too large.
+func shrink(e *pb.Envelope) {
+	e.Events, e.Request, e.Actor = nil, nil, ""
+	e.Stamp = &pb.Stamp{TimeUs: e.GetStamp().GetTimeUs(), ControlSeq: e.GetStamp().GetControlSeq()}
+	e.Outcome = &pb.Outcome{Error: commands.CodeTooLarge, Detail: "the change is too large for one envelope"}
+}
+
+// append is sentence 6. It goes on when ctx ends, so that a drain does not leave an outcome unknown.
+func (w *writer) append(ctx context.Context, records []eventlog.Record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
+	defer cancel()
+	if err := w.session.Append(ctx, w.number, records, w.checker.Next()); err != nil {
+		return fmt.Errorf("%w: %w", errUnconfirmed, err)
+	}
+	return nil
+}
+
+// merge is sentence 7: the writer takes its own confirmed records through the chain rule like any reader.
+func (w *writer) merge(o overlay, records []eventlog.Record) error {
+	for _, r := range records {
+		e, accepted, err := w.checker.Check(w.checker.Next(), r.Key, r.Value)
+		if err != nil {
+			return err
+		}
+		if !accepted {
+			return w.alarm(w.checker.Next()-1, e.GetBucket(), errors.New("a confirmed envelope is void"))
+		}
+		w.cover(e)
+	}
+	w.forget()
+	w.start = w.lowWatermark(w.start)
+	return w.commit(o)
+}
+
+// idOf returns the id of the command in a record; one that cannot be read is known by the hash of its bytes. Link and
+// control commands carry the id in the same field.
+func idOf(value []byte) (id commandID) {
+	for rest := value; len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			break
+		}
+		if number == commandIDField && kind == protowire.BytesType {
+			if found, n := protowire.ConsumeBytes(rest[n:]); n > 0 && len(found) == len(id) {
+				return commandID(found)
+			}
+			break
+		}
+		skip := protowire.ConsumeFieldValue(number, kind, rest[n:])
+		if skip < 0 {
+			break
+		}
+		rest = rest[n+skip:]
+	}
+	sum := sha256.Sum256(value)
+	return commandID(sum[:len(id)])
+}
+
+// commandIDField is the field number of command_id in both kinds of commands.
+const commandIDField = 2
