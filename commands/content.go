@@ -19,6 +19,7 @@ const (
 	MaxRequestKey = 255             // bytes, without the row number of a batch
 
 	MinCodeLength     = 5
+	MinRandomLength   = 8
 	MaxCodeLength     = 64
 	DefaultCodeLength = 7
 

@@ -194,6 +194,9 @@ func CheckCreate(c *pb.LinkCommand) *Refusal {
 	if n := create.GetCodeLength(); n != 0 && (n < MinCodeLength || n > MaxCodeLength) {
 		return Refuse(CodeInvalidRequest, "code_length", fmt.Sprintf("code_length is %d to %d", MinCodeLength, MaxCodeLength))
 	}
+	if n := create.GetCodeLength(); create.GetCodeMode() == pb.CodeMode_CODE_MODE_RANDOM && n != 0 && n < MinRandomLength {
+		return Refuse(CodeInvalidRequest, "code_length", fmt.Sprintf("a random code has at least %d characters: a shorter one is guessed too easily", MinRandomLength))
+	}
 	return CheckContent(create.GetContent())
 }
 

@@ -28,6 +28,7 @@ type Control struct {
 	log    *eventlog.Log
 	logger *slog.Logger
 	now    func() time.Time
+	fold   *partition
 
 	mu      sync.Mutex
 	state   *commands.Control
@@ -37,8 +38,35 @@ type Control struct {
 }
 
 func newControl(log *eventlog.Log, logger *slog.Logger, now func() time.Time) *Control {
-	return &Control{log: log, logger: logger, now: now, moved: make(chan struct{}), waiting: map[commandID]chan *pb.Envelope{}}
+	c := &Control{log: log, logger: logger, now: now, moved: make(chan struct{}), waiting: map[commandID]chan *pb.Envelope{}}
+	c.fold = &partition{stream: events.StreamControl, commandTopic: eventlog.CommandsControl, eventTopic: eventlog.EventsControl, count: 1, log: log,
+		ledger: &controlLedger{changed: c.advance}, place: newPlace(eventlog.EventsControl, 0, 1)}
+	return c
 }
+
+// WaitEnd returns once State holds all that the control log held at the call.
+func (c *Control) WaitEnd(ctx context.Context) error {
+	ends, err := c.log.Ends(ctx, eventlog.EventsControl)
+	if err != nil {
+		return fmt.Errorf("asking for the control log's end: %w", err)
+	}
+	for {
+		c.mu.Lock()
+		moved, err := c.moved, c.err
+		c.mu.Unlock()
+		if err != nil || c.fold.standing.next.Load() >= ends[0] {
+			return err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(endPoll): // the position moves a moment after the state
+		}
+	}
+}
+
+const endPoll = 5 * time.Millisecond
 
 // State returns the latest state; nil before the first envelope.
 func (c *Control) State() *commands.Control {
@@ -75,9 +103,7 @@ func (c *Control) At(ctx context.Context, seq uint64, wait time.Duration) (*comm
 
 // run folds the control log until ctx is done or an alarm stops it.
 func (c *Control) run(ctx context.Context) error {
-	p := &partition{stream: events.StreamControl, commandTopic: eventlog.CommandsControl, eventTopic: eventlog.EventsControl, count: 1, log: c.log,
-		ledger: &controlLedger{changed: c.advance}, place: newPlace(eventlog.EventsControl, 0, 1)}
-	err := keepFollowing(ctx, p, c.logger)
+	err := keepFollowing(ctx, c.fold, c.logger)
 	c.mu.Lock()
 	c.err = err
 	close(c.moved)

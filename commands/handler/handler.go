@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/hoplog/hoplog/commands/mint"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 )
@@ -166,7 +167,12 @@ type PartitionStatus struct {
 	Voids uint64 `json:"voids"`
 	// Error is what stopped the worker, or the last trouble it had.
 	Error string `json:"error,omitempty"`
+	// Mint is what the ids of the writer's life are like, nil while it has none.
+	Mint *mint.Stats `json:"mint,omitempty"`
 }
+
+// Writing reports whether this process writes the partition.
+func (s PartitionStatus) Writing() bool { return s.Mode == ModeWriting }
 
 // Status returns how every partition is, the links' first.
 func (h *Handler) Status() []PartitionStatus {
@@ -178,6 +184,12 @@ func (h *Handler) Status() []PartitionStatus {
 		}
 		if err := w.fault.Load(); err != nil {
 			s.Error = (*err).Error()
+		}
+		if l, ok := w.ledger.(*linkLedger); ok {
+			if m := l.mints.Load(); m != nil {
+				stats := m.Stats()
+				s.Mint = &stats
+			}
 		}
 		list = append(list, s)
 	}

@@ -1,0 +1,181 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hoplog/hoplog/commands/handler"
+	"github.com/hoplog/hoplog/gateway"
+	"github.com/hoplog/hoplog/projections/runner"
+)
+
+// adminParts is the address's own state.
+type adminParts struct {
+	rebuilding chan struct{} // holds a token while a rebuild is under way
+}
+
+const (
+	adminHeaderTimeout = 5 * time.Second
+	readyPoll          = 20 * time.Millisecond
+)
+
+// startAdmin serves health, metrics, status, profiles and rebuilds. It starts first and stops last, so that a process that
+// starts or drains can be asked how it is.
+func (n *node) startAdmin(context.Context) error {
+	n.admin.rebuilding = make(chan struct{}, 1)
+	n.registry.MustRegister(nodeCollector{n})
+	ln, err := n.listen(setAdmin)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "alive", "version": version})
+	})
+	mux.HandleFunc("GET /readyz", n.health.serveReady)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, http.StatusOK, n.status(r.Context())) })
+	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("POST /rebuild/redirects", n.rebuildRedirects)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	n.serve("admin", &http.Server{Handler: mux, ReadHeaderTimeout: adminHeaderTimeout}, ln)
+	return nil
+}
+
+// statusReport is what `hoplog status` shows of a process.
+type statusReport struct {
+	Version     string                    `json:"version"`
+	Ready       bool                      `json:"ready"`
+	Roles       map[string]roleHealth     `json:"roles"`
+	Domain      string                    `json:"domain,omitempty"`
+	Control     uint64                    `json:"control_position"`
+	Writers     []handler.PartitionStatus `json:"writers,omitempty"`
+	Projections []projectionStatus        `json:"projections,omitempty"`
+	AsOf        *time.Time                `json:"as_of,omitempty"`
+	Clicks      *gateway.ClickStatus      `json:"clicks,omitempty"`
+	Sink        []sinkStatus              `json:"sink,omitempty"`
+	ClickHouse  *engineStatus             `json:"clickhouse,omitempty"`
+}
+
+type projectionStatus struct {
+	Projection string  `json:"projection"`
+	Positions  []int64 `json:"positions"`
+	Lag        []int64 `json:"lag,omitempty"`
+	Applied    uint64  `json:"applied"`
+	Voids      uint64  `json:"voids"`
+	Error      string  `json:"error,omitempty"`
+}
+
+type engineStatus struct {
+	Version  string `json:"version"`
+	Ready    bool   `json:"ready"`
+	Restarts uint64 `json:"restarts"`
+}
+
+func (n *node) status(ctx context.Context) statusReport {
+	health := n.health.report()
+	r := statusReport{Version: version, Ready: health.Ready, Roles: health.Roles}
+	if n.control != nil {
+		r.Control, r.Domain = n.control.Seq(), n.control.Current().DefaultDomain().GetNamespace()
+	}
+	if h := n.parts.handler; h != nil {
+		r.Writers = h.Status()
+		if state := h.Control().State(); state != nil {
+			r.Control, r.Domain = state.Seq, state.DefaultDomain().GetNamespace()
+		}
+	}
+	for _, p := range n.runners() {
+		r.Projections = append(r.Projections, projectionOf(ctx, p))
+	}
+	if f := n.parts.freshness; f != nil && !f.AsOf().IsZero() {
+		asOf := f.AsOf()
+		r.AsOf = &asOf
+	}
+	if n.parts.recorder != nil {
+		clicks := n.parts.recorder.Status()
+		r.Clicks = &clicks
+	}
+	if n.parts.sink != nil {
+		r.Sink = sinkOf(n.parts.sink.Status())
+	}
+	if e := n.parts.engine; e != nil {
+		r.ClickHouse = &engineStatus{e.Version(), e.Ready(), e.Restarts()}
+	}
+	return r
+}
+
+// runners are the projections of this process.
+func (n *node) runners() (list []*runner.Runner) {
+	if n.control != nil {
+		list = append(list, n.control.Runner)
+	}
+	if n.parts.links != nil {
+		list = append(list, n.parts.links.Runner, n.parts.owners.Runner)
+	}
+	if n.parts.redirects != nil {
+		list = append(list, n.parts.redirects.Runner)
+	}
+	return list
+}
+
+func projectionOf(ctx context.Context, r *runner.Runner) projectionStatus {
+	s := r.Status()
+	out := projectionStatus{Projection: s.Projection, Positions: s.Positions, Applied: s.Applied, Voids: s.Voids}
+	if s.Err != nil {
+		out.Error = s.Err.Error()
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if lag, err := r.Lag(ctx); err == nil {
+		out.Lag = lag
+	}
+	return out
+}
+
+// rebuildLine is one line of a rebuild's answer: progress, and at the end the report or an error.
+type rebuildLine struct {
+	Done   int64          `json:"done"`
+	Total  int64          `json:"total"`
+	Report *runner.Report `json:"report,omitempty"`
+	Error  string         `json:"error,omitempty"`
+}
+
+// rebuildRedirects builds the redirects again and answers with a line of JSON per step.
+func (n *node) rebuildRedirects(w http.ResponseWriter, r *http.Request) {
+	if n.parts.redirects == nil {
+		writeJSON(w, http.StatusConflict, rebuildLine{Error: "this process has no redirects to rebuild: ask one with the role redirect"})
+		return
+	}
+	select {
+	case n.admin.rebuilding <- struct{}{}:
+		defer func() { <-n.admin.rebuilding }()
+	default:
+		writeJSON(w, http.StatusConflict, rebuildLine{Error: "a rebuild is under way already"})
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	lines, control := json.NewEncoder(w), http.NewResponseController(w)
+	var last time.Time
+	report, err := n.parts.redirects.Rebuild(r.Context(), func(done, total int64) {
+		if time.Since(last) > rebuildTick || done == total {
+			last = time.Now()
+			_ = lines.Encode(rebuildLine{Done: done, Total: total}) // who does not listen ends r's context
+			_ = control.Flush()
+		}
+	})
+	end := rebuildLine{Report: report}
+	if err != nil {
+		n.logger.Error("rebuilding redirects failed", "error", err)
+		end.Error = err.Error()
+	}
+	_ = lines.Encode(end)
+}
+
+const rebuildTick = 200 * time.Millisecond

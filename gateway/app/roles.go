@@ -1,0 +1,274 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/commands/handler"
+	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/gateway"
+	"github.com/hoplog/hoplog/projections/runner"
+	"github.com/hoplog/hoplog/readmodels/clicks"
+	"github.com/hoplog/hoplog/readmodels/clicks/engine"
+	"github.com/hoplog/hoplog/readmodels/control"
+	"github.com/hoplog/hoplog/readmodels/links"
+	"github.com/hoplog/hoplog/readmodels/owners"
+	"github.com/hoplog/hoplog/readmodels/redirects"
+)
+
+// parts are the roles' parts that status, metrics and rebuilds look at; nil where the process has no such role.
+type parts struct {
+	handler   *handler.Handler
+	links     *links.Store
+	owners    *owners.Store
+	redirects *redirects.Store
+	recorder  *gateway.ClickRecorder
+	sink      *runner.ClickSink
+	engine    *engine.Child
+	freshness *gateway.Freshness
+	clicks    *clicks.Store
+}
+
+func (n *node) startBroker(context.Context) error {
+	broker, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: n.dir("kafka"), Addr: n.GetString(setKafka), ClickRetention: n.GetDuration("click-retention")}, n.logger)
+	if err != nil {
+		return fmt.Errorf("starting embedded broker: %w", err)
+	}
+	n.onClose("embedded broker", broker.Close)
+	return nil
+}
+
+// startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
+func (n *node) startEngine(ctx context.Context) error {
+	lib, err := engine.Find(n.GetString("chdb"))
+	if errors.Is(err, engine.ErrNoEngine) {
+		n.logger.Warn("click statistics are off", "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c := n.clickhouse()
+	child, err := engine.Start(ctx, engine.Options{Lib: lib, DataDir: n.dir("clickhouse"), Addr: c.Addr, User: c.User, Password: c.Password, Log: n.logger})
+	if err != nil {
+		return fmt.Errorf("starting embedded ClickHouse: %w", err)
+	}
+	n.parts.engine = child
+	n.onStop("embedded ClickHouse", child.Stop)
+	return nil
+}
+
+func (n *node) pebble() runner.PebbleOptions {
+	return runner.PebbleOptions{Cache: n.cache, Logger: n.logger}
+}
+
+func (n *node) startCommands(context.Context) error {
+	domain, err := domainOf(n.GetString("domain"), n.GetString("redirect"), n.dev)
+	if err != nil {
+		return err
+	}
+	h, err := handler.Open(handler.Config{Log: n.log, Logger: n.logger, Dir: n.dir("commands"), Partitions: n.count, Now: time.Now})
+	if err != nil {
+		return fmt.Errorf("opening commands: %w", err)
+	}
+	n.parts.handler = h
+	n.onClose("command state", h.Close)
+	n.work("commands", h.Run)
+	b := &bootstrap{control: h.Control(), logger: n.logger, domain: domain, adminKey: n.GetString(setAdminKey), shown: n.showFirstKey}
+	n.work("bootstrap", func(ctx context.Context) error { b.run(ctx); return nil })
+	n.health.add(roleCommands, func() roleHealth { return n.commandsHealth(h) })
+	return nil
+}
+
+func (n *node) commandsHealth(h *handler.Handler) roleHealth {
+	if err := h.Alarm(); err != nil {
+		return notReady(err.Error())
+	}
+	select {
+	case <-h.Joined():
+	default:
+		return notReady("waiting for the writers' group to assign partitions")
+	}
+	return controlHealth(h.Control().State())
+}
+
+// controlHealth says what a fresh installation still lacks.
+func controlHealth(c *commands.Control) roleHealth {
+	switch {
+	case len(c.PermutationKeys()) == 0 || c.Keys() == 0:
+		return notReady("the control log is not set up yet: a commands process does it")
+	case c.DefaultDomain() == nil:
+		return notReady("there is no default domain: start a commands process once with --domain")
+	}
+	return ready
+}
+
+func (n *node) startAnalytics(context.Context) error {
+	if n.dev && n.parts.engine == nil {
+		n.health.add(roleAnalytics, func() roleHealth { return degraded("the embedded ClickHouse is not installed: run `make engine`") })
+		return nil
+	}
+	store, err := n.clickStore()
+	if err != nil {
+		return err
+	}
+	sink := runner.NewClickSink(runner.ClickSinkConfig{Log: runner.ClickLogOf(n.log), Store: store, Logger: n.logger, Gather: n.GetDuration("gather")})
+	n.parts.sink = sink
+	n.work("click sink", sink.Run)
+	n.health.add(roleAnalytics, func() roleHealth {
+		if err := sink.Err(); err != nil {
+			return notReady(err.Error())
+		}
+		if status := sink.Status(); status.Waiting != nil {
+			return degraded(status.Waiting.Error())
+		}
+		return ready
+	})
+	return nil
+}
+
+// clickStore opens the process's connection to ClickHouse, once.
+func (n *node) clickStore() (*clicks.Store, error) {
+	if n.parts.clicks != nil {
+		return n.parts.clicks, nil
+	}
+	store, err := clicks.Open(n.clickhouse(), n.logger)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	n.parts.clicks = store
+	n.onClose("ClickHouse client", store.Close)
+	return store, nil
+}
+
+func (n *node) startRedirect(ctx context.Context) error {
+	store, err := redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble()})
+	if err != nil {
+		return fmt.Errorf("opening redirects: %w", err)
+	}
+	n.parts.redirects = store
+	n.onClose("redirects", store.Close)
+	caughtUp := n.follow("redirects projection", store.Runner)
+	session, err := n.log.NewAppender(eventlog.Clicks)
+	if err != nil {
+		return fmt.Errorf("opening producer session: %w", err)
+	}
+	n.onClose("click session", func() error { session.Close(); return nil })
+	recorder, err := gateway.NewClickRecorder(session, gateway.ClickConfig{Node: n.GetString("node"), Region: n.GetString("region"), Partitions: n.count,
+		VisitorSecret: []byte(n.GetString("visitor-secret"))}, n.logger)
+	if err != nil {
+		return err
+	}
+	n.parts.recorder = recorder
+	n.onStop("click recorder", recorder.Close)
+	plane, err := gateway.NewRedirect(gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Logger: n.logger, TrustedHops: n.GetInt("trusted-hops")})
+	if err != nil {
+		return err
+	}
+	ln, err := n.listen("redirect")
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := plane.Serve(ln); err != nil {
+			n.failed <- err
+		}
+	}()
+	n.onStop("redirects", plane.Shutdown)
+	n.health.add(roleRedirect, func() roleHealth { return n.redirectHealth(store, caughtUp) })
+	return nil
+}
+
+// redirectHealth: a node with a usable map stays ready whatever happens to the log, and says so.
+func (n *node) redirectHealth(store *redirects.Store, caughtUp *atomic.Bool) roleHealth {
+	if h := controlHealth(n.control.Current()); h.State == stateNot {
+		return h
+	}
+	broken := errors.Join(store.Err(), n.control.Err())
+	switch {
+	case broken != nil && (caughtUp.Load() || store.Positions() != nil):
+		return degraded(broken.Error())
+	case broken != nil:
+		return notReady(broken.Error())
+	case !caughtUp.Load():
+		return notReady("reading the log for the first time")
+	}
+	return ready
+}
+
+// follow runs a projection. The flag is set once it stood at the log's end.
+func (n *node) follow(name string, r *runner.Runner) *atomic.Bool {
+	caughtUp := &atomic.Bool{}
+	n.work(name, func(ctx context.Context) error {
+		if err := r.RunToEnd(ctx); err != nil {
+			return err
+		}
+		caughtUp.Store(true)
+		return r.Run(ctx)
+	})
+	return caughtUp
+}
+
+func (n *node) startAPI(ctx context.Context) error {
+	session, err := n.log.NewAppender(eventlog.CommandsLink)
+	if err != nil {
+		return fmt.Errorf("opening producer session: %w", err)
+	}
+	n.onStop("command session", func(ctx context.Context) error {
+		defer session.Close()
+		return session.Flush(ctx)
+	})
+	index, err := owners.Open(owners.Config{Dir: n.dir("owners"), Source: n.source, Pebble: n.pebble()})
+	if err != nil {
+		return fmt.Errorf("opening owners: %w", err)
+	}
+	n.parts.owners = index
+	n.onClose("owners", index.Close)
+	submitter := gateway.NewSubmitter(session, n.count, index)
+	records, err := links.Open(links.Config{Dir: n.dir("links"), Source: n.source, Pebble: n.pebble(), Committed: submitter.Committed})
+	if err != nil {
+		return fmt.Errorf("opening links: %w", err)
+	}
+	n.parts.links = records
+	n.onClose("links", records.Close)
+	n.follow("owners projection", index.Runner)
+	n.follow("links projection", records.Runner)
+	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records, index)
+	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
+	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter,
+		ControlAt: n.control, LinksAt: records, OwnersAt: index, Freshness: n.parts.freshness, Now: time.Now}
+	if !n.dev || n.parts.engine != nil {
+		if deps.Clicks, err = n.clickStore(); err != nil {
+			return err
+		}
+	}
+	handler, err := gateway.NewAPI(deps)
+	if err != nil {
+		return err
+	}
+	ln, err := n.listen("api")
+	if err != nil {
+		return err
+	}
+	n.serve("api", gateway.NewAPIServer(handler, n.logger), ln)
+	n.health.add(roleAPI, func() roleHealth {
+		if err := errors.Join(n.control.Err(), n.parts.freshness.Ready()); err != nil {
+			return notReady(err.Error())
+		}
+		return controlHealth(n.control.Current())
+	})
+	return nil
+}
+
+// domains shows the redirect plane the short domains of the control state.
+type domains struct{ control *control.Store }
+
+// Resolve implements gateway.RedirectDomains.
+func (d domains) Resolve(host []byte) (namespace string, ok bool) {
+	domain := d.control.Current().Resolve(string(host))
+	return domain.GetNamespace(), domain != nil
+}
