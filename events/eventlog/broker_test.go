@@ -57,6 +57,8 @@ type broker interface {
 	Addr() string
 	Kill() // kill -9
 	Restart()
+	Pause() // SIGSTOP
+	Resume()
 }
 
 // onBoth runs a test on the embedded broker and on a real Kafka.
@@ -84,6 +86,10 @@ func startEmbeddedProcess(t testing.TB) *embeddedProcess {
 func (p *embeddedProcess) Addr() string { return p.addr }
 
 func (p *embeddedProcess) Kill() { killProcess(p.cmd) }
+
+func (p *embeddedProcess) Pause() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+func (p *embeddedProcess) Resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
 func (p *embeddedProcess) Restart() {
 	p.t.Helper()
@@ -137,7 +143,12 @@ func quiet() *slog.Logger {
 // embeddedHere starts the embedded broker in this process.
 func embeddedHere(t testing.TB) *eventlog.Embedded {
 	t.Helper()
-	e, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0"}, quiet())
+	return embeddedIn(t, t.TempDir())
+}
+
+func embeddedIn(t testing.TB, dir string) *eventlog.Embedded {
+	t.Helper()
+	e, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: dir, Addr: "127.0.0.1:0"}, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,6 @@ type Config struct {
 	SessionTimeout time.Duration
 	// DeliveryTimeout bounds an asynchronous append that the broker does not answer; default 5 s.
 	DeliveryTimeout time.Duration
-	// Linger is how long an asynchronous append waits for company. Zero means the default of 200 µs.
-	Linger time.Duration
 	// MaxBuffered bounds the asynchronous appends that wait in one appender; default 50,000 (and 64 MiB).
 	MaxBuffered int
 	// Compression of what is appended: zstd, lz4, snappy or none. Default snappy.
@@ -62,7 +60,6 @@ func (c SASLConfig) String() string { return c.Mechanism + " user " + c.User }
 const (
 	defaultSession  = 1500 * time.Millisecond
 	defaultDelivery = 5 * time.Second
-	defaultLinger   = 200 * time.Microsecond
 	defaultBuffered = 50_000
 	maxBufferBytes  = 64 << 20
 	// defaultProduceTimeout is how long a leader waits for its followers.
@@ -73,7 +70,6 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.ClientID, "hoplog")
 	setDefault(&c.SessionTimeout, defaultSession)
 	setDefault(&c.DeliveryTimeout, defaultDelivery)
-	setDefault(&c.Linger, defaultLinger)
 	setDefault(&c.MaxBuffered, defaultBuffered)
 	setDefault(&c.Compression, "snappy")
 	return c

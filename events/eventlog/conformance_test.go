@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog"
-	"github.com/hoplog/hoplog/events/eventlog/realkafka"
 )
 
 // One suite, two brokers: what the embedded broker promises, a real Kafka does, and the other way round.
@@ -30,6 +28,7 @@ func TestConformance(t *testing.T) {
 		t.Run("membership", func(t *testing.T) { membership(t, l) })
 		t.Run("takeover", func(t *testing.T) { takeover(t, l, b.Addr()) })
 		t.Run("restart", func(t *testing.T) { restart(t, l, b) })
+		t.Run("frozen broker", func(t *testing.T) { frozenBroker(t, l, b) })
 		t.Run("broker away", func(t *testing.T) { brokerAway(t, l, b) })
 	})
 }
@@ -274,87 +273,6 @@ func unknownTopic(t *testing.T, l *eventlog.Log) {
 	}
 }
 
-// restart: positions and offsets mean the same after the broker was killed and started again.
-func restart(t *testing.T, l *eventlog.Log, b broker) {
-	ctx := within(t, 60*time.Second)
-	from := end(t, l, eventlog.EventsLink, 2)
-	if err := appender(t, l, eventlog.EventsLink).Append(ctx, 2, values("before", 10), from); err != nil {
-		t.Fatal(err)
-	}
-	old := tail(t, l, eventlog.EventsLink, map[int32]int64{2: from})
-	read(t, old, 2, 10)
-	b.Kill()
-	b.Restart()
-	if err := l.WaitReady(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
-	if got := end(t, l, eventlog.EventsLink, 2); got != from+10 {
-		t.Fatalf("after the restart the log ends at %d, want %d", got, from+10)
-	}
-	if err := appender(t, l, eventlog.EventsLink).Append(ctx, 2, values("after", 5), from+10); err != nil {
-		t.Fatal(err)
-	}
-	// a tail that lived through it goes on; a new one starts in the middle
-	if got := read(t, old, 2, 5); got[0].Offset != from+10 || string(got[0].Value) != "after0" {
-		t.Errorf("old tail got %s at %d", got[0].Value, got[0].Offset)
-	}
-	if got := read(t, tail(t, l, eventlog.EventsLink, map[int32]int64{2: from + 7}), 2, 8); string(got[0].Value) != "before7" {
-		t.Errorf("new tail starts with %s", got[0].Value)
-	}
-	if err := l.EnsureTopics(ctx, eventlog.TopicPlan{Partitions: 4}); err != nil {
-		t.Errorf("topics after the restart: %v", err)
-	}
-}
-
-// brokerAway: nothing hangs, and nothing is confirmed, while the broker is gone.
-func brokerAway(t *testing.T, l *eventlog.Log, b broker) {
-	a, async := appender(t, l, eventlog.EventsLink), appender(t, l, eventlog.CommandsLink)
-	ctx := within(t, 60*time.Second)
-	expect := end(t, l, eventlog.EventsLink, 0)
-	if err := a.Append(ctx, 0, values("x", 1), expect); err != nil {
-		t.Fatal(err)
-	}
-	tl := tail(t, l, eventlog.EventsLink, map[int32]int64{0: expect + 1})
-	b.Kill()
-	began := time.Now()
-	if err := a.Append(within(t, time.Second), 0, values("y", 1), expect+1); !errors.Is(err, eventlog.ErrUnknownOutcome) {
-		t.Errorf("append without a broker: %v", err)
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("append took %v after its second", took)
-	}
-	answer := make(chan error, 1)
-	async.AppendAsync(ctx, 0, values("z", 1)[0], func(_ int64, err error) { answer <- err })
-	select {
-	case err := <-answer:
-		if !errors.Is(err, eventlog.ErrUnknownOutcome) {
-			t.Errorf("async append without a broker: %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("async append was never answered")
-	}
-	if _, err := l.Ends(within(t, time.Second), eventlog.EventsLink); err == nil {
-		t.Error("ends were listed without a broker")
-	}
-	if _, err := tl.Poll(within(t, time.Second), 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("poll without a broker: %v", err)
-	}
-	if tl.LastError() == nil {
-		t.Error("a tail without a broker shows no trouble")
-	}
-	b.Restart()
-	if err := l.WaitReady(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := appender(t, l, eventlog.EventsLink).Append(ctx, 0, values("back", 1), end(t, l, eventlog.EventsLink, 0)); err != nil {
-		t.Errorf("append after the broker came back: %v", err)
-	}
-	read(t, tl, 0, 1)
-	if err := tl.LastError(); err != nil {
-		t.Errorf("trouble is still shown: %v", err)
-	}
-}
-
 // TestOtherSettings: a topic that somebody else made with other settings is refused by name.
 func TestOtherSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, b broker) {
@@ -369,47 +287,4 @@ func TestOtherSettings(t *testing.T) {
 			t.Errorf("refused with %v", refused)
 		}
 	})
-}
-
-// TestSecure: TLS and every SASL mechanism against a real Kafka, and what happens with a wrong password or certificate.
-func TestSecure(t *testing.T) {
-	s := realkafka.StartSecure(t).Security()
-	cfg := eventlog.Config{Brokers: []string{s.Addr}, TLS: eventlog.TLSConfig{Enabled: true, CAFile: s.CAFile}}
-	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		t.Run(mechanism, func(t *testing.T) {
-			cfg := cfg
-			cfg.SASL = eventlog.SASLConfig{Mechanism: mechanism, User: s.User, Password: s.Password}
-			l := openBare(t, cfg)
-			if err := l.EnsureTopics(within(t, 30*time.Second), eventlog.TopicPlan{Partitions: 2}); err != nil {
-				t.Fatal(err)
-			}
-			from := end(t, l, eventlog.EventsLink, 0)
-			if err := appender(t, l, eventlog.EventsLink).Append(within(t, 10*time.Second), 0, values("x", 3), from); err != nil {
-				t.Fatal(err)
-			}
-			read(t, tail(t, l, eventlog.EventsLink, map[int32]int64{0: from}), 0, 3)
-
-			cfg.SASL.Password = "wrong"
-			refused(t, cfg, "SASL")
-		})
-	}
-	t.Run("unknown authority", func(t *testing.T) {
-		refused(t, eventlog.Config{Brokers: cfg.Brokers, TLS: eventlog.TLSConfig{Enabled: true},
-			SASL: eventlog.SASLConfig{Mechanism: "PLAIN", User: s.User, Password: s.Password}}, "certificate")
-	})
-	if text := fmt.Sprintf("%v %+v", eventlog.SASLConfig{Password: "pw"}, eventlog.Config{SASL: eventlog.SASLConfig{Password: "pw"}}); bytes.Contains([]byte(text), []byte("pw")) {
-		t.Errorf("a password is printed: %s", text)
-	}
-}
-
-func refused(t *testing.T, cfg eventlog.Config, why string) {
-	t.Helper()
-	l, err := eventlog.Open(cfg, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := l.WaitReady(within(t, 2*time.Second), 1); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("the broker should have refused us because of %s: %v", why, err)
-	}
 }

@@ -15,8 +15,8 @@ var (
 	ErrUnknownOutcome = errors.New("append outcome unknown")
 	// ErrAppenderDead: an earlier append of this appender failed; open a new one.
 	ErrAppenderDead = errors.New("appender is dead after a failed append")
-	// ErrBufferFull: too many appends are waiting for the broker. Nothing was sent.
-	ErrBufferFull = errors.New("append buffer is full")
+	// ErrNotSent: the broker is too slow or away; the record waited in vain or found no room to wait. Nothing was written.
+	ErrNotSent = errors.New("append not sent")
 	// ErrTooLarge: a record is larger than its topic takes. It was not written.
 	ErrTooLarge = errors.New("record is too large for its topic")
 	// ErrOutOfRange: the log does not hold the wanted offset. errors.As finds a *OutOfRangeError.

@@ -59,7 +59,7 @@ func (l *Log) newClient(extra ...kgo.Opt) (*kgo.Client, error) {
 // port is not enough: a broker listens before it can answer.
 func (l *Log) WaitReady(ctx context.Context, brokers int) error {
 	for {
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		try, cancel := context.WithTimeout(ctx, 2*time.Second) // one that hangs must not take all the time
 		found, err := l.admin.ListBrokers(try)
 		cancel()
 		if err == nil && len(found) >= brokers {
@@ -150,13 +150,12 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, adminDeadline)
 }
 
-// retry repeats what failed for a passing reason, such as a leader election, until ctx is done. A topic that is unknown
-// is not a passing reason here.
+// retry repeats what failed for a reason that may pass, such as a leader election or a lost connection, until ctx is
+// done. What a broker says for good, among that an unknown topic, ends it.
 func retry(ctx context.Context, try func() error) error {
 	for {
 		err := try()
-		passing := kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition)
-		if err == nil || !passing {
+		if err == nil || final(err) {
 			return err
 		}
 		select {
@@ -165,6 +164,11 @@ func retry(ctx context.Context, try func() error) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+func final(err error) bool {
+	var said *kerr.Error
+	return errors.As(err, &said) && (!said.Retriable || errors.Is(err, kerr.UnknownTopicOrPartition))
 }
 
 func topicErr(doing, topic string, err error) error {
