@@ -1,0 +1,46 @@
+package projections
+
+import "github.com/hoplog/hoplog/schemas/pb"
+
+// EvolveRedirect folds one event into the record that redirect nodes serve from, in place. The zero record is a link that
+// does not exist yet. An event of the control stream changes nothing.
+func EvolveRedirect(r *pb.Redirect, event *pb.Event) {
+	switch kind := event.GetKind().(type) {
+	case *pb.Event_LinkCreated:
+		e := kind.LinkCreated
+		r.LinkId, r.Version = e.GetLink().GetLinkId(), 1
+		setContent(r, e.GetContent())
+	case *pb.Event_LinkUpdated:
+		e := kind.LinkUpdated
+		r.Version = e.GetVersion()
+		setContent(r, e.GetContent())
+	case *pb.Event_LinkStatusChanged:
+		e := kind.LinkStatusChanged
+		r.Version = e.GetVersion()
+		setStatus(r, e)
+	}
+}
+
+func setContent(r *pb.Redirect, c *pb.LinkContent) {
+	r.Target = c.GetTarget()
+	r.RedirectStatus = c.GetRedirectStatus()
+	r.Query = c.GetQuery()
+	r.CacheTtl = c.GetCacheTtl()
+	r.NotBeforeUs = c.GetNotBeforeUs()
+	r.ExpiresUs = c.GetExpiresUs()
+}
+
+func setStatus(r *pb.Redirect, e *pb.LinkStatusChanged) {
+	switch e.GetAction() {
+	case pb.StatusAction_DISABLE:
+		r.Disabled = true
+	case pb.StatusAction_ENABLE:
+		r.Disabled = false
+	case pb.StatusAction_BAN:
+		r.Banned, r.BannedLegal = true, e.GetLegal()
+	case pb.StatusAction_UNBAN:
+		r.Banned, r.BannedLegal = false, false
+	case pb.StatusAction_DELETE:
+		r.Deleted = true
+	}
+}

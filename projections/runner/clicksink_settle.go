@@ -1,0 +1,169 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/projections"
+)
+
+// insert puts a batch whose intent is confirmed into the store, and tries until it is there or another writer shows.
+//
+// Within SameTokenFor of the first try the identical insert is repeated under the same token: that is safe whatever became
+// of the tries before, even if one of them is still under way or was cut between the raw rows and an aggregate. Later, the
+// store is asked first. After any failure it is asked in the end.
+func (p *clickPartition) insert(ctx context.Context, b *projections.ClickBatch, began time.Time) error {
+	if len(b.Rows) == 0 {
+		return nil
+	}
+	err := p.tryInsert(ctx, b, began)
+	var pause backoff
+	for err != nil {
+		p.cfg.Logger.Warn("inserting clicks failed", "partition", p.number, "from", b.From, "to", b.To, "error", err)
+		p.status.update(func(s *ClickPartitionStatus) { s.Waiting = err })
+		if err := pause.sleep(ctx); err != nil {
+			return err
+		}
+		if err := p.stillOurs(ctx); err != nil {
+			return err
+		}
+		err = p.settle(ctx, b, began)
+	}
+	return nil
+}
+
+// settleOpen makes sure that the range of the last intent is in the store, whoever wrote that intent.
+func (p *clickPartition) settleOpen(ctx context.Context) error {
+	open, before := p.intents.Open()
+	if open == nil {
+		return nil
+	}
+	b, err := boundsOf(ctx, p.cfg.Log, eventlog.Clicks, p.number)
+	if err != nil {
+		return err
+	}
+	switch {
+	case open.GetTo() > b.end:
+		return nil // begin raises the alarm
+	case open.GetFrom() < b.start:
+		return p.compareExpired(ctx)
+	}
+	batch, err := RereadClicks(ctx, p.cfg.Log, open, before)
+	if err != nil {
+		return err
+	}
+	var pause backoff
+	for {
+		err := p.settle(ctx, batch, time.UnixMicro(open.GetTimeUs()))
+		if err == nil {
+			return nil
+		}
+		p.cfg.Logger.Warn("settling the open range failed", "partition", p.number, "from", batch.From, "to", batch.To, "error", err)
+		p.status.update(func(s *ClickPartitionStatus) { s.Waiting = err })
+		if err := pause.sleep(ctx); err != nil {
+			return err
+		}
+		if err := p.stillOurs(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// compareExpired looks at an open range whose clicks the log no longer holds: nothing can be inserted again. Going on loses
+// nothing that stopping would keep, so what is missing is said, not fatal.
+func (p *clickPartition) compareExpired(ctx context.Context) error {
+	open, _ := p.intents.Open()
+	try, cancel := context.WithTimeout(ctx, insertTimeout)
+	defer cancel()
+	rows, err := p.cfg.Store.Count(try, p.number, open.GetFrom(), open.GetTo())
+	if err != nil {
+		return fmt.Errorf("counting an expired range: %w", err)
+	}
+	if rows != open.GetRows() {
+		p.cfg.Logger.Error("clicks of the last range are not all in the store, and the log no longer holds them", "partition", p.number,
+			"from", open.GetFrom(), "to", open.GetTo(), "rows", open.GetRows(), "found", rows)
+	}
+	return nil
+}
+
+// settle brings a batch, of which anything may be in the store, to being there once.
+func (p *clickPartition) settle(ctx context.Context, b *projections.ClickBatch, began time.Time) error {
+	if len(b.Rows) == 0 {
+		return nil
+	}
+	if err := p.cfg.Store.Prepare(ctx); err != nil {
+		return fmt.Errorf("preparing the click store: %w", err)
+	}
+	if age := time.Since(began); -SameTokenFor < age && age < SameTokenFor {
+		if err := p.tryInsert(ctx, b, began); err != nil {
+			return err
+		}
+	}
+	// A state that was mended is looked at again: the store may have answered from a token it remembers.
+	for range 3 {
+		state, err := p.check(ctx, b)
+		if err != nil || state == ClicksComplete {
+			return err
+		}
+		p.cfg.Logger.Warn("mending a range of clicks", "partition", p.number, "from", b.From, "to", b.To, "state", state.String())
+		if err := p.mend(ctx, b, state); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the store does not keep the clicks of partition %d [%d, %d)", b.Partition, b.From, b.To)
+}
+
+func (p *clickPartition) mend(ctx context.Context, b *projections.ClickBatch, state ClickState) error {
+	try, cancel := context.WithTimeout(ctx, mendTimeout)
+	defer cancel()
+	if state == ClicksMiscounted {
+		return p.cfg.Store.Rebuild(try, b)
+	}
+	return p.cfg.Store.Replace(try, b)
+}
+
+func (p *clickPartition) check(ctx context.Context, b *projections.ClickBatch) (ClickState, error) {
+	try, cancel := context.WithTimeout(ctx, mendTimeout)
+	defer cancel()
+	return p.cfg.Store.Check(try, b)
+}
+
+// mendTimeout bounds what reads or rewrites more than one batch.
+const mendTimeout = 5 * insertTimeout
+
+// tryInsert inserts under the batch's token. The deadline counts from the intent: a process that was frozen in between must
+// not send an insert that the store may no longer recognise.
+func (p *clickPartition) tryInsert(ctx context.Context, b *projections.ClickBatch, began time.Time) error {
+	try, cancel := context.WithTimeout(ctx, insertTimeout)
+	defer cancel()
+	try, cancelLate := context.WithDeadline(try, began.Add(SameTokenFor))
+	defer cancelLate()
+	if err := try.Err(); err != nil {
+		return fmt.Errorf("inserting clicks too late: %w", err)
+	}
+	return p.cfg.Store.Insert(try, b, clickToken(b))
+}
+
+// clickToken names a batch to the store. Whoever inserts this range uses this token.
+func clickToken(b *projections.ClickBatch) string {
+	return fmt.Sprintf("hoplog.clicks/%d/%d-%d", b.Partition, b.From, b.To)
+}
+
+// stillOurs asks the log whether somebody else has become the partition's writer.
+func (p *clickPartition) stillOurs(ctx context.Context) error {
+	b, err := boundsOf(ctx, p.cfg.Log, eventlog.Sink, p.number)
+	if err != nil {
+		return err
+	}
+	if b.end != p.end {
+		return fmt.Errorf("%w: the sink topic ends at %d, not %d", errNotOurs, b.end, p.end)
+	}
+	return nil
+}
+
+// String names the state.
+func (s ClickState) String() string {
+	return [...]string{"missing", "complete", "miscounted", "damaged"}[s]
+}

@@ -1,0 +1,160 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Cache is block cache that several stores share.
+type Cache = pebble.Cache
+
+// NewCache returns a block cache of that many bytes. Its maker calls Unref when all stores that use it are open.
+func NewCache(bytes int64) *Cache { return pebble.NewCache(bytes) }
+
+// PebbleOptions are what a store on disk may be given. All have defaults.
+type PebbleOptions struct {
+	FS            vfs.FS // default: the disk
+	Cache         *Cache // default: 8 MiB of its own
+	MemTableBytes uint64 // default 64 MiB; two of them at most
+	Logger        *slog.Logger
+}
+
+// Pebble is a Store on disk. Its directory belongs to one process at a time.
+type Pebble struct{ db *pebble.DB }
+
+// OpenPebble opens or makes the store in dir.
+func OpenPebble(dir string, o PebbleOptions) (*Pebble, error) {
+	db, err := pebble.Open(dir, o.build())
+	if err != nil {
+		return nil, fmt.Errorf("opening store %s: %w", dir, err)
+	}
+	return &Pebble{db}, nil
+}
+
+func (o PebbleOptions) build() *pebble.Options {
+	opts := &pebble.Options{
+		FS:                          o.FS,
+		Cache:                       o.Cache,
+		FormatMajorVersion:          pebble.FormatNewest,
+		MemTableSize:                o.MemTableBytes,
+		MemTableStopWritesThreshold: 3,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		LBaseMaxBytes:               64 << 20,
+		// The kernel writes back in the background; these keep it from doing all of it at once.
+		BytesPerSync:    1 << 20,
+		WALBytesPerSync: 1 << 20,
+		MaxOpenFiles:    512,
+		Logger:          pebbleLogger{o.Logger},
+	}
+	if o.MemTableBytes == 0 {
+		opts.MemTableSize = 64 << 20
+	}
+	opts.Levels[0].FilterPolicy = bloom.FilterPolicy(10) // deeper levels take over the setting of the one above
+	return opts
+}
+
+// DB is for reading.
+func (p *Pebble) DB() *pebble.DB { return p.db }
+
+// Close flushes and closes the store. Nobody may be reading.
+func (p *Pebble) Close() error {
+	if err := p.db.Close(); err != nil {
+		return fmt.Errorf("closing store: %w", err)
+	}
+	return nil
+}
+
+// Get implements Store.
+func (p *Pebble) Get(dst, key []byte) ([]byte, bool, error) {
+	value, closer, err := p.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, fmt.Errorf("reading from store: %w", err)
+	}
+	dst = append(dst, value...)
+	return dst, true, closer.Close()
+}
+
+// Scan implements Store.
+func (p *Pebble) Scan(prefix []byte, f func(key, value []byte) error) error {
+	return ScanRange(p.db, prefix, After(prefix), f)
+}
+
+// Commit implements Store. It does not sync: see the package comment.
+func (p *Pebble) Commit(w *Write) error {
+	batch := p.db.NewBatchWithSize(w.Size() + 16*len(w.ops))
+	err := w.Each(func(key, value []byte) error {
+		if value == nil {
+			return batch.Delete(key, nil)
+		}
+		d := batch.SetDeferred(len(key), len(value))
+		copy(d.Key, key)
+		copy(d.Value, value)
+		return d.Finish()
+	})
+	if err == nil {
+		err = batch.Commit(pebble.NoSync)
+	}
+	if err = errors.Join(err, batch.Close()); err != nil {
+		return fmt.Errorf("committing to store: %w", err)
+	}
+	return nil
+}
+
+// ScanRange calls f for every pair with from ≤ key < to, in key order. The slices are lent for the call.
+func ScanRange(r pebble.Reader, from, to []byte, f func(key, value []byte) error) error {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return fmt.Errorf("scanning store: %w", err)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err == nil {
+			err = f(it.Key(), value)
+		}
+		if err != nil {
+			return errors.Join(err, it.Close())
+		}
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return fmt.Errorf("scanning store: %w", err)
+	}
+	return nil
+}
+
+// After returns the first key after all that begin with prefix; nil when there is none.
+func After(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] != 0xff {
+			next := append([]byte(nil), prefix[:i+1]...)
+			next[i]++
+			return next
+		}
+	}
+	return nil
+}
+
+// pebbleLogger keeps what Pebble says of its daily work out of the log.
+type pebbleLogger struct{ to *slog.Logger }
+
+func (l pebbleLogger) Infof(string, ...any) {}
+
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	if l.to != nil {
+		l.to.Error("store trouble", "message", fmt.Sprintf(format, args...))
+	}
+}
+
+// Fatalf must not return: Pebble calls it when going on would lose what it has promised.
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.Errorf(format, args...)
+	panic(fmt.Sprintf("store: "+format, args...))
+}

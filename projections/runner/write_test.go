@@ -1,0 +1,145 @@
+package runner
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/hoplog/hoplog/events"
+)
+
+// TestWriteReadsItself checks a Write against a map, on both stores, over many batches.
+func TestWriteReadsItself(t *testing.T) {
+	pebbles, err := OpenPebble("data", PebbleOptions{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pebbles.Close()
+	for name, store := range map[string]Store{"memory": NewMemory(), "pebble": pebbles} {
+		t.Run(name, func(t *testing.T) {
+			random, model, w := rand.New(rand.NewPCG(1, 2)), map[string][]byte{}, newWrite()
+			for range 200 {
+				w.reset(store)
+				for range random.IntN(60) {
+					key := fmt.Sprintf("key%d", random.IntN(40))
+					got, err := w.Get([]byte(key))
+					if want, ok := model[key]; err != nil || (got != nil) != ok || !bytes.Equal(got, want) {
+						t.Fatalf("%s: got %q, %v, want %q", key, got, err, want)
+					}
+					switch random.IntN(3) {
+					case 0:
+						w.Delete([]byte(key))
+						delete(model, key)
+					case 1:
+						w.Set([]byte(key), nil)
+						model[key] = []byte{}
+					default:
+						value := bytes.Repeat([]byte{byte(random.IntN(256))}, random.IntN(40_000))
+						w.Set([]byte(key), value)
+						model[key] = value
+					}
+				}
+				w.seal()
+				if err := store.Commit(w); err != nil {
+					t.Fatal(err)
+				}
+			}
+			same(t, store, model)
+		})
+	}
+}
+
+func same(t *testing.T, store Store, model map[string][]byte) {
+	t.Helper()
+	n := 0
+	err := store.Scan([]byte("key"), func(key, value []byte) error {
+		n++
+		if want, ok := model[string(key)]; !ok || !bytes.Equal(value, want) {
+			t.Errorf("%s: %d bytes, want %d", key, len(value), len(want))
+		}
+		return nil
+	})
+	if err != nil || n != len(model) {
+		t.Errorf("%d pairs, want %d (%v)", n, len(model), err)
+	}
+}
+
+// TestJournalStaysSmall moves heads for a long time: what is stored is bounded, and loads as the last state.
+func TestJournalStaysSmall(t *testing.T) {
+	store, w, random := NewMemory(), newWrite(), rand.New(rand.NewPCG(3, 4))
+	w.reset(store)
+	w.Set(metaKey, []byte("anything"))
+	journal := newJournal(0)
+	journal.rewrite(w)
+	w.seal()
+	if err := store.Commit(w); err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint32]string{}
+	for i := range 5000 {
+		w.reset(store)
+		moved := make([]savedHead, random.IntN(1+random.IntN(100)))
+		for k := range moved {
+			b := uint32(random.IntN(1000))
+			moved[k] = savedHead{bucket: b, seq: uint64(i), encoded: []byte(fmt.Sprintf("head %d of %d", i, b))}
+			want[b] = string(moved[k].encoded)
+		}
+		journal.add(w, place{int64(i), int64(i / 2)}, moved)
+		w.seal()
+		if err := store.Commit(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := 0
+	for _, value := range store.pairs {
+		stored += len(value)
+	}
+	if limit := 5*journal.full + 2*journalSlack; stored > limit || len(store.pairs) > 2000 {
+		t.Errorf("%d bytes in %d pairs are stored, heads alone need %d", stored, len(store.pairs), journal.full)
+	}
+	s, err := load(store)
+	if err != nil || len(s.journals) != 1 {
+		t.Fatal(err, len(s.journals))
+	}
+	got := s.journals[0]
+	if got.place != (place{4999, 2499}) || got.next != journal.next || got.first != journal.first || got.size != journal.size || len(got.heads) != len(want) {
+		t.Errorf("loaded %+v", got.place)
+	}
+	for b, encoded := range want {
+		if string(got.heads[b]) != encoded {
+			t.Errorf("bucket %d: %q, want %q", b, got.heads[b], encoded)
+		}
+	}
+}
+
+func TestDamagedPositionsAreRefused(t *testing.T) {
+	for name, pairs := range map[string]map[string][]byte{
+		"short place":       {string(newJournal(0).key(0)): make([]byte, 3)},
+		"short key":         {string(journalPrefix) + "x": make([]byte, 16)},
+		"half a head":       {string(newJournal(0).key(0)): make([]byte, 18)},
+		"head cut off":      {string(newJournal(0).key(0)): append(make([]byte, 16), 0, 1, 0, 9, 'x')},
+		"no such bucket":    {string(newJournal(0).key(0)): append(make([]byte, 16), 0xff, 0xff, 0, 0)},
+		"missing partition": {string(newJournal(1).key(0)): make([]byte, 16)},
+		"bad head":          {string(newJournal(0).key(0)): append(make([]byte, 16), 0, 1, 0, 1, 'x')},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := NewMemory()
+			store.pairs = pairs
+			store.pairs[string(metaKey)] = []byte(meta("p", "topic", 1))
+			if _, err := New(Config{Topic: "topic", Stream: events.StreamLink, Store: store, Projection: named("p")}); err == nil {
+				t.Error("accepted")
+			} else {
+				t.Log(err)
+			}
+		})
+	}
+}
+
+type named string
+
+func (n named) Name() string               { return string(n) }
+func (named) Apply(*Write, Accepted) error { return nil }
+func (named) Committed([]Accepted)         {}
