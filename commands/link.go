@@ -142,7 +142,7 @@ func replay(stored *pb.StoredRequest, c LinkCommand) (Decision, bool) {
 }
 
 func decideCreate(s State, c LinkCommand, create *pb.CreateLink) (Decision, *Refusal) {
-	if err := checkCreate(c, create); err != nil {
+	if err := checkCreate(c); err != nil {
 		return Decision{}, err
 	}
 	if create.GetDedupe() && counts(s.Twin, c) {
@@ -169,7 +169,7 @@ func decideCreate(s State, c LinkCommand, create *pb.CreateLink) (Decision, *Ref
 }
 
 // checkCreate judges all of a create that does not depend on the bucket's state.
-func checkCreate(c LinkCommand, create *pb.CreateLink) *Refusal {
+func checkCreate(c LinkCommand) *Refusal {
 	owner, shared := c.Stamp.GetDomainOwner(), c.Stamp.GetDomainOwner() == ""
 	if !c.Stamp.GetDomainKnown() || !shared && owner != c.GetRequest().GetOwner() {
 		return Refuse(CodeDomainNotOwned, "domain", fmt.Sprintf("the domain %s is not one of yours", c.GetNamespace()))

@@ -214,11 +214,12 @@ func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
 	if again.Head(1024) != first.Head(1024) || again.MaxLowWatermark() != 7 {
 		t.Fatalf("restored %+v, was %+v", again.Head(1024), first.Head(1024))
 	}
-	voidHash := events.Hash{}
-	e, _ := events.DecodeEnvelope(b.records[1][1])
-	voidHash = e.Hash
+	lost, err := events.DecodeEnvelope(b.records[1][1])
+	if err != nil {
+		t.Fatal(err)
+	}
 	rest := &build{t: t}
-	rest.add(1024, 2, voidHash, nil) // chained to a void one: known, so void
+	rest.add(1024, 2, lost.Hash, nil) // chained to a void one: known, so void
 	rest.add(1024, 2, h1, nil)
 	if accepted, err := check(again, rest.records); accepted != 1 || err != nil {
 		t.Fatalf("%d accepted, %v", accepted, err)

@@ -36,9 +36,3 @@ func (a *assignment) set(ours bool) {
 		<-ended
 	}
 }
-
-func (a *assignment) get() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ours
-}

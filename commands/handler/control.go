@@ -189,7 +189,7 @@ func (o *controlOverlay) decide(_ context.Context, r eventlog.Record, _ uint32, 
 	}
 	if refusal != nil {
 		e.Outcome = &pb.Outcome{Error: refusal.Code, Detail: refusal.Detail, Field: refusal.Field}
-		return e, nil
+		return e, nil //nolint:nilerr // the outcome says it
 	}
 	d := commands.DecideControl(o.state, command)
 	e.Actor, e.Events, e.Outcome = command.GetActor(), d.Events, d.Outcome

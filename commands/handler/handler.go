@@ -40,7 +40,6 @@ type Handler struct {
 	workers []*worker // the links' by partition, then the control stream's
 	joined  chan struct{}
 	once    sync.Once
-	stopped error
 }
 
 // Open opens the confirmed state. Run starts the work.

@@ -9,10 +9,11 @@ import (
 	"math/rand"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/schemas/pb"
-	"pgregory.net/rapid"
 )
 
 // The histories below drive the product's own writer steps (fold, decideAll, merge) over a log in memory that delays,

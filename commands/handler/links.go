@@ -102,7 +102,7 @@ func (o *linkOverlay) decide(ctx context.Context, r eventlog.Record, bucket uint
 	if refusal != nil {
 		e.Stamp = &pb.Stamp{TimeUs: max(o.now().UnixMicro(), head.TimeUS), ControlSeq: head.ControlSeq}
 		e.Outcome = &pb.Outcome{Error: refusal.Code, Detail: refusal.Detail, Field: refusal.Field}
-		return e, nil
+		return e, nil //nolint:nilerr // the outcome says it
 	}
 	e.Actor, e.Request = command.GetActor(), command.GetRequest()
 	c := commands.LinkCommand{LinkCommand: command, Bucket: bucket}
@@ -114,7 +114,7 @@ func (o *linkOverlay) decide(ctx context.Context, r eventlog.Record, bucket uint
 		return nil, err
 	}
 	if commands.WantsCandidate(state, c) {
-		if err := o.draw(c, &state); err != nil {
+		if err := o.draw(c); err != nil {
 			return nil, err
 		}
 	}
@@ -182,9 +182,9 @@ func (o *linkOverlay) stamp(ctx context.Context, c commands.LinkCommand, head ev
 	return s, nil
 }
 
-// draw puts a candidate into the stamp and the link that is at its code, if any, into the state. Without one the decider
-// answers that no id could be drawn.
-func (o *linkOverlay) draw(c commands.LinkCommand, s *commands.State) error {
+// draw puts a candidate into the stamp whose code is free in its bucket. Without one the decider answers that no id could be
+// drawn.
+func (o *linkOverlay) draw(c commands.LinkCommand) error {
 	if o.mint == nil {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (o *linkOverlay) draw(c commands.LinkCommand, s *commands.State) error {
 	for range codeDraws {
 		id, code, err := draw(c.GetNamespace(), length, c.Bucket)
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // the missing candidate says it
 		}
 		taken, err := o.link(c.Bucket, events.RouteKey(c.GetNamespace(), code))
 		if err != nil {
