@@ -1,0 +1,110 @@
+package redirects
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/projections"
+	"github.com/hoplog/hoplog/projections/runner"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// prefix is the first byte of every key; bucket and route key follow.
+const prefix = 'r'
+
+// keyHead is how many bytes precede the route key.
+const keyHead = 3
+
+func appendKey(dst []byte, bucket uint32, routeKey []byte) []byte {
+	dst = append(dst, prefix)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(bucket))
+	return append(dst, routeKey...)
+}
+
+// bucketOf reads the bucket of a stored pair; one that is not ours counts as of no bucket.
+func bucketOf(key, _ []byte) uint32 {
+	if len(key) < keyHead || key[0] != prefix {
+		return ^uint32(0)
+	}
+	return uint32(binary.BigEndian.Uint16(key[1:]))
+}
+
+// projection writes records into the store and keeps the map in memory from serving old ones.
+type projection struct {
+	cache  *cache
+	key    []byte      // reused by Apply
+	record pb.Redirect // reused by Apply
+	route  []byte      // reused by Committed
+}
+
+// Name implements runner.Projection.
+func (*projection) Name() string { return "redirects/1" }
+
+// Apply implements runner.Projection.
+func (p *projection) Apply(w *runner.Write, a runner.Accepted) error {
+	for _, event := range a.GetEvents() {
+		ref := events.LinkOf(event)
+		if ref == nil {
+			continue
+		}
+		p.key = appendRoute(appendKey(p.key[:0], a.GetBucket(), nil), ref)
+		if bucket := events.BucketOfKey(p.key[keyHead:]); bucket != a.GetBucket() {
+			return fmt.Errorf("a link of bucket %d", bucket)
+		}
+		if err := p.load(w, event); err != nil {
+			return err
+		}
+		projections.EvolveRedirect(&p.record, event)
+		if err := w.SetMessage(p.key, &p.record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load brings the record that the event changes. A created link has none: codes are never given out again.
+func (p *projection) load(w *runner.Write, event *pb.Event) error {
+	p.record.Reset()
+	if event.GetLinkCreated() != nil {
+		return nil
+	}
+	value, err := w.Get(p.key)
+	if err != nil {
+		return err
+	}
+	if value == nil {
+		return fmt.Errorf("%s changes a link that was never created", events.EventType(event))
+	}
+	if err := p.record.UnmarshalVT(value); err != nil {
+		return fmt.Errorf("decoding the stored record: %w", err)
+	}
+	return nil
+}
+
+// Committed implements runner.Projection.
+func (p *projection) Committed(accepted []runner.Accepted) {
+	for _, a := range accepted {
+		for _, event := range a.GetEvents() {
+			if ref := events.LinkOf(event); ref != nil {
+				p.drop(ref)
+			}
+		}
+	}
+}
+
+func (p *projection) drop(ref *pb.LinkRef) {
+	p.route = appendRoute(p.route[:0], ref)
+	shard := p.cache.shard(xxhash.Sum64(p.route))
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	shard.drop(p.route)
+}
+
+func appendRoute(dst []byte, ref *pb.LinkRef) []byte {
+	dst = append(dst, ref.GetNamespace()...)
+	dst = append(dst, 0)
+	return append(dst, ref.GetCode()...)
+}
