@@ -241,10 +241,8 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
 	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter,
 		ControlAt: n.control, LinksAt: records, OwnersAt: index, Freshness: n.parts.freshness, Now: time.Now}
-	if !n.dev || n.parts.engine != nil {
-		if deps.Clicks, err = n.clickStore(); err != nil {
-			return err
-		}
+	if err := n.addStats(&deps); err != nil {
+		return err
 	}
 	handler, err := gateway.NewAPI(deps)
 	if err != nil {
@@ -261,6 +259,22 @@ func (n *node) startAPI(ctx context.Context) error {
 		}
 		return controlHealth(n.control.Current())
 	})
+	return nil
+}
+
+// addStats gives the API its statistics, unless this machine has no ClickHouse.
+func (n *node) addStats(deps *gateway.APIDeps) error {
+	if n.dev && n.parts.engine == nil {
+		return nil
+	}
+	store, err := n.clickStore()
+	if err != nil {
+		return err
+	}
+	ends := clicks.NewWatermark(func(ctx context.Context) ([]int64, error) { return n.log.Ends(ctx, eventlog.Clicks) }, n.logger)
+	n.work("click watermark", ends.Run)
+	deps.Clicks = store
+	deps.ClicksAsOf = func(ctx context.Context) (clicks.Freshness, error) { return store.Freshness(ctx, ends) }
 	return nil
 }
 
