@@ -55,13 +55,13 @@ type ClickSinkConfig struct {
 	Logger *slog.Logger
 	// Gather is how long a batch waits for company after its first record; default 700 ms.
 	Gather time.Duration
-	// MaxRows ends a batch early; default 25,000. One record may exceed it.
+	// MaxRows ends a batch early; default 50,000. One record may exceed it.
 	MaxRows int
 }
 
 const (
 	defaultGather  = 700 * time.Millisecond
-	defaultMaxRows = 25_000
+	defaultMaxRows = 50_000
 	// maxSources bounds the size of an intent.
 	maxSources = 4096
 	// insertTimeout bounds one statement of ours in the store. A statement of a process that was frozen for longer is not
