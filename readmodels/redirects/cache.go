@@ -23,7 +23,7 @@ type shard struct {
 	hand    int
 	hits    uint64
 	misses  uint64
-	_       [24]byte // keeps neighbours off the cache line of the lock
+	key     []byte // of the store, reused by each fill
 }
 
 func newCache(entries int) *cache {

@@ -18,10 +18,9 @@ const prefix = 'r'
 // keyHead is how many bytes precede the route key.
 const keyHead = 3
 
-func appendKey(dst []byte, bucket uint32, routeKey []byte) []byte {
-	dst = append(dst, prefix)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(bucket))
-	return append(dst, routeKey...)
+// appendKey begins a key; the route key follows.
+func appendKey(dst []byte, bucket uint32) []byte {
+	return binary.BigEndian.AppendUint16(append(dst, prefix), uint16(bucket))
 }
 
 // bucketOf reads the bucket of a stored pair; one that is not ours counts as of no bucket.
@@ -50,7 +49,7 @@ func (p *projection) Apply(w *runner.Write, a runner.Accepted) error {
 		if ref == nil {
 			continue
 		}
-		p.key = appendRoute(appendKey(p.key[:0], a.GetBucket(), nil), ref)
+		p.key = appendRoute(appendKey(p.key[:0], a.GetBucket()), ref)
 		if bucket := events.BucketOfKey(p.key[keyHead:]); bucket != a.GetBucket() {
 			return fmt.Errorf("a link of bucket %d", bucket)
 		}

@@ -82,7 +82,7 @@ func (s *Store) Lookup(routeKey []byte) (*Entry, error) {
 		return e, nil
 	}
 	shard.misses++
-	e, err := s.load(routeKey, uint32(hash%events.Buckets))
+	e, err := s.load(shard, routeKey, uint32(hash%events.Buckets))
 	if err != nil || e == nil {
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func (s *Store) Lookup(routeKey []byte) (*Entry, error) {
 }
 
 // load reads from the live store, with the shard locked: see the package's invariant.
-func (s *Store) load(routeKey []byte, bucket uint32) (*Entry, error) {
-	var stack [512]byte
-	value, closer, err := s.live.Load().DB().Get(appendKey(stack[:0], bucket, routeKey))
+func (s *Store) load(locked *shard, routeKey []byte, bucket uint32) (*Entry, error) {
+	locked.key = append(appendKey(locked.key[:0], bucket), routeKey...)
+	value, closer, err := s.live.Load().DB().Get(locked.key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
