@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/readmodels/links"
+)
+
+// GetRequest answers GET /v1/requests/{key}: what became of a write of the caller's owner.
+func (a *api) GetRequest(c *gin.Context, key string, params GetRequestParams) {
+	key, err := url.PathUnescape(key)
+	if err != nil || key == "" || len(key) > commands.MaxRequestKey || !isVisibleASCII(key) {
+		a.fail(c, notFound("no request can have this key"))
+		return
+	}
+	if err := a.awaitPosition(c.Request.Context(), params.HoplogPosition, a.LinksAt); err != nil {
+		a.fail(c, err)
+		return
+	}
+	report, err := a.requestReport(callerOf(c).GetOwner(), key)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	writeJSON(c, http.StatusOK, report)
+}
+
+func (a *api) requestReport(owner, key string) (RequestReport, error) {
+	report := RequestReport{Key: key, State: RequestStateUnknown, AsOf: a.Freshness.AsOf()}
+	found, err := a.Links.Request(owner, key)
+	if err != nil {
+		return report, err
+	}
+	if len(found) > 0 {
+		row := a.requestRow(found[0])
+		report.State, report.Status, report.Link, report.Error, report.Position = row.State, &row.Status, row.Link, row.Error, row.Position
+		return report, nil
+	}
+	rows, err := a.Links.RequestRows(owner, key)
+	if err != nil || len(rows) == 0 {
+		return report, err
+	}
+	list := make([]RequestRow, len(rows))
+	for i, row := range rows {
+		list[i] = a.requestRow(row)
+	}
+	report.State, report.Rows = batchState(list), &list
+	return report, nil
+}
+
+func (a *api) requestRow(stored links.Request) RequestRow {
+	position := stored.Position.String()
+	o := a.decided(stored.GetOutcome())
+	row := RequestRow{Row: stored.Row, State: RequestStateSucceeded, Status: o.status, Link: o.link, Position: &position}
+	if o.err != nil {
+		p := a.problem(o.err)
+		row.State, row.Status, row.Error = RequestStateFailed, p.Status, &p
+	}
+	return row
+}
+
+// batchState sums up rows: failed only if all of them are.
+func batchState(rows []RequestRow) RequestState {
+	for _, row := range rows {
+		if row.State == RequestStateSucceeded {
+			return RequestStateSucceeded
+		}
+	}
+	return RequestStateFailed
+}

@@ -1,0 +1,295 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// How long a write waits for its envelope, and a read for a position.
+const (
+	writeWait    = 2 * time.Second
+	batchWait    = 10 * time.Second
+	positionWait = 2 * time.Second
+)
+
+// propagation is the time within which a redirect node that reaches the log follows a change.
+const propagation = time.Second
+
+const (
+	headerKey      = "Idempotency-Key"
+	headerReplayed = "Idempotency-Replayed"
+	headerPosition = "Hoplog-Position"
+	headerIfMatch  = "If-Match"
+)
+
+// CreateLink answers POST /v1/links.
+func (a *api) CreateLink(c *gin.Context, params CreateLinkParams) {
+	d, err := a.draft(c, params.IdempotencyKey, params.HoplogPosition)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	body, err := readBody(c, maxBody)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	fields, err := decodeCreate(body)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	command, err := d.create(&fields, d.key)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	a.submitOne(c, command)
+}
+
+// CreateLinks answers POST /v1/links:batch. Rows whose values are wrong are refused alone; the rest go out together.
+func (a *api) CreateLinks(c *gin.Context, params CreateLinksParams) {
+	d, err := a.draft(c, params.IdempotencyKey, params.HoplogPosition)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	body, err := readBody(c, maxBatchBody)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	rows, err := decodeBatch(body)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	if err := a.answerable(); err != nil {
+		a.fail(c, err)
+		return
+	}
+	writeJSON(c, http.StatusOK, BatchResults{Results: a.submitRows(c.Request.Context(), d, rows)})
+}
+
+func (a *api) submitRows(ctx context.Context, d *draft, rows []linkFields) []BatchResult {
+	results := make([]BatchResult, len(rows))
+	sent := make([]*pb.LinkCommand, 0, len(rows))
+	index := make([]int, 0, len(rows)) // of sent, in rows
+	for i := range rows {
+		command, err := d.create(&rows[i], rowKey(d.key, i))
+		if err != nil {
+			results[i] = a.rowResult(outcome{err: err})
+			continue
+		}
+		sent, index = append(sent, command), append(index, i)
+	}
+	for i, answer := range a.Submitter.Submit(ctx, sent, batchWait) {
+		results[index[i]] = a.rowResult(a.outcomeOf(sent[i], answer))
+	}
+	return results
+}
+
+// UpdateLink answers PATCH /v1/links/{domain}/{code}.
+func (a *api) UpdateLink(c *gin.Context, domain LinkDomain, code LinkCode, params UpdateLinkParams) {
+	a.change(c, domain, code, params.IdempotencyKey, params.IfMatch, params.HoplogPosition,
+		func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error) {
+			body, err := readBody(c, maxBody)
+			if err != nil {
+				return nil, err
+			}
+			fields, err := decodeUpdate(body)
+			if err != nil {
+				return nil, err
+			}
+			return d.update(&fields, namespace, code, ifVersion)
+		})
+}
+
+// DeleteLink answers DELETE /v1/links/{domain}/{code}.
+func (a *api) DeleteLink(c *gin.Context, domain LinkDomain, code LinkCode, params DeleteLinkParams) {
+	a.change(c, domain, code, params.IdempotencyKey, params.IfMatch, params.HoplogPosition,
+		func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error) {
+			return d.change(pb.StatusAction_DELETE, namespace, code, orZero(params.Reason), false, ifVersion)
+		})
+}
+
+// DisableLink answers POST …/disable.
+func (a *api) DisableLink(c *gin.Context, domain LinkDomain, code LinkCode, p DisableLinkParams) {
+	a.changeStatus(c, pb.StatusAction_DISABLE, domain, code, p.IdempotencyKey, p.IfMatch, p.HoplogPosition)
+}
+
+// EnableLink answers POST …/enable.
+func (a *api) EnableLink(c *gin.Context, domain LinkDomain, code LinkCode, p EnableLinkParams) {
+	a.changeStatus(c, pb.StatusAction_ENABLE, domain, code, p.IdempotencyKey, p.IfMatch, p.HoplogPosition)
+}
+
+// BanLink answers POST …/ban.
+func (a *api) BanLink(c *gin.Context, domain LinkDomain, code LinkCode, p BanLinkParams) {
+	a.changeStatus(c, pb.StatusAction_BAN, domain, code, p.IdempotencyKey, p.IfMatch, p.HoplogPosition)
+}
+
+// UnbanLink answers POST …/unban.
+func (a *api) UnbanLink(c *gin.Context, domain LinkDomain, code LinkCode, p UnbanLinkParams) {
+	a.changeStatus(c, pb.StatusAction_UNBAN, domain, code, p.IdempotencyKey, p.IfMatch, p.HoplogPosition)
+}
+
+func (a *api) changeStatus(c *gin.Context, action pb.StatusAction, domain, code string, key, ifMatch, position *string) {
+	a.change(c, domain, code, key, ifMatch, position,
+		func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error) {
+			body, err := readBody(c, maxBody)
+			if err != nil {
+				return nil, err
+			}
+			reason, legal, err := decodeStatus(body, action == pb.StatusAction_BAN)
+			if err != nil {
+				return nil, err
+			}
+			return d.change(action, namespace, code, reason, legal, ifVersion)
+		})
+}
+
+// change does what all writes to an existing link have in common around making the command.
+func (a *api) change(c *gin.Context, domain, code string, key, ifMatch, position *string,
+	build func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error),
+) {
+	d, err := a.draft(c, key, position)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	ifVersion, err := parseIfMatch(ifMatch)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	namespace, code, err := addressed(d.control, domain, code)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	command, err := build(d, namespace, code, ifVersion)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	d.seal(command, a.actsFor(d.caller, namespace, code), d.key)
+	a.submitOne(c, command)
+}
+
+// actsFor returns the owner in whose name a caller changes a link: an administrator's key acts for the link's owner, so that
+// the writer, which knows no keys, lets it.
+func (a *api) actsFor(caller *pb.ApiKey, namespace, code string) string {
+	if caller.GetAdmin() {
+		if link, err := a.Links.Get(namespace, code); err == nil {
+			return link.GetRef().GetOwner()
+		}
+	}
+	return caller.GetOwner()
+}
+
+// draft reads what all writes have in common.
+func (a *api) draft(c *gin.Context, key, position *string) (*draft, error) {
+	d := &draft{caller: callerOf(c), now: a.Now()}
+	var err error
+	if d.key, err = requestKey(key); err != nil {
+		return nil, err
+	}
+	c.Header(headerKey, d.key)
+	p, err := parsePosition(position)
+	if err != nil {
+		return nil, err
+	}
+	if p.Stream == events.StreamControl {
+		if err := await(c.Request.Context(), a.ControlAt, p); err != nil {
+			return nil, err
+		}
+	}
+	d.control = a.Control.Current()
+	if d.control != nil {
+		d.minControl = d.control.Seq
+	}
+	d.minControl = max(d.minControl, controlSeq(p))
+	return d, nil
+}
+
+func controlSeq(p events.Position) uint64 {
+	if p.Stream == events.StreamControl {
+		return p.Seq
+	}
+	return 0
+}
+
+// requestKey checks the Idempotency-Key, or makes one.
+func requestKey(given *string) (string, error) {
+	if given == nil {
+		return uuid.NewString(), nil
+	}
+	if *given == "" || len(*given) > commands.MaxRequestKey || !isVisibleASCII(*given) {
+		return "", invalid(headerKey, fmt.Sprintf("%s must have 1 to %d visible ASCII characters", headerKey, commands.MaxRequestKey))
+	}
+	return *given, nil
+}
+
+func isVisibleASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7F })
+}
+
+// parseIfMatch returns the version that If-Match demands, 0 for any. Only strong tags of ours can match (RFC 9110, 13.1.1).
+func parseIfMatch(given *string) (uint64, error) {
+	if given == nil || *given == "*" {
+		return 0, nil
+	}
+	inner, opened := strings.CutPrefix(*given, `"`)
+	inner, closed := strings.CutSuffix(inner, `"`)
+	version, err := strconv.ParseUint(inner, 10, 64)
+	if !opened || !closed || err != nil || version == 0 || strconv.FormatUint(version, 10) != inner {
+		return 0, invalid(headerIfMatch, `If-Match must be * or the ETag of a link, such as "3" with its quotes`)
+	}
+	return version, nil
+}
+
+func parsePosition(given *string) (events.Position, error) {
+	if given == nil {
+		return events.Position{}, nil
+	}
+	p, err := events.ParsePosition(*given)
+	if err != nil {
+		return p, invalid(headerPosition, err.Error())
+	}
+	return p, nil
+}
+
+// answerable refuses a write whose answer this server could not see.
+func (a *api) answerable() error {
+	if err := a.Freshness.Ready(); err != nil {
+		return commands.Refuse(commands.CodeUnavailable, "", "nothing was sent: "+err.Error())
+	}
+	return nil
+}
+
+func (a *api) submitOne(c *gin.Context, command *pb.LinkCommand) {
+	if err := a.answerable(); err != nil {
+		a.fail(c, err)
+		return
+	}
+	answer := a.Submitter.Submit(c.Request.Context(), []*pb.LinkCommand{command}, writeWait)[0]
+	a.writeOutcome(c, command, a.outcomeOf(command, answer))
+}
+
+func orZero[T any](p *T) (zero T) {
+	if p == nil {
+		return zero
+	}
+	return *p
+}
