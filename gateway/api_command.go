@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hoplog/hoplog/commands"
@@ -124,6 +125,13 @@ func (f *linkFields) customCode() (string, error) {
 	return code, nil
 }
 
+// typed shows the code of a new link as it was typed. It is stored in NFC, and matched whichever way it is typed.
+func (f *linkFields) typed(link *Link) {
+	if link != nil && f.hasCode {
+		link.Code = f.code
+	}
+}
+
 // contentOf returns the content that the fields ask for, with what is missing at its default. Limits are not checked, but
 // for those that the content's types cannot hold.
 func (f *linkFields) contentOf() (*pb.LinkContent, error) {
@@ -217,8 +225,14 @@ func (d *draft) change(action pb.StatusAction, namespace, code, reason string, l
 		return nil, r
 	}
 	c := d.command(namespace, code)
-	c.Kind = &pb.LinkCommand_ChangeStatus{ChangeStatus: &pb.ChangeLinkStatus{Action: action, Reason: reason, Legal: legal, IfVersion: ifVersion}}
+	c.Kind = &pb.LinkCommand_ChangeStatus{ChangeStatus: &pb.ChangeLinkStatus{Action: action, Reason: reason, Legal: legal || isLegal(reason), IfVersion: ifVersion}}
 	return c, nil
+}
+
+// isLegal tells a legal reason by its words: "legal", or "legal: ..." with whatever follows.
+func isLegal(reason string) bool {
+	word, _, _ := strings.Cut(reason, ":")
+	return strings.EqualFold(strings.TrimSpace(word), fieldLegal)
 }
 
 func invalid(field, detail string) *commands.Refusal {

@@ -55,7 +55,7 @@ func (a *api) CreateLink(c *gin.Context, params CreateLinkParams) {
 		a.fail(c, err)
 		return
 	}
-	a.submitOne(c, command)
+	a.submitOne(c, command, fields.typed)
 }
 
 // CreateLinks answers POST /v1/links:batch. Rows whose values are wrong are refused alone; the rest go out together.
@@ -95,7 +95,9 @@ func (a *api) submitRows(ctx context.Context, d *draft, rows []linkFields) []Bat
 		sent, index = append(sent, command), append(index, i)
 	}
 	for i, answer := range a.Submitter.Submit(ctx, sent, batchWait) {
-		results[index[i]] = a.rowResult(a.outcomeOf(sent[i], answer))
+		o := a.outcomeOf(sent[i], answer)
+		rows[index[i]].typed(o.link)
+		results[index[i]] = a.rowResult(o)
 	}
 	return results
 }
@@ -184,7 +186,7 @@ func (a *api) change(c *gin.Context, domain, code string, key, ifMatch, position
 		return
 	}
 	d.seal(command, a.actsFor(d.caller, namespace, code), d.key)
-	a.submitOne(c, command)
+	a.submitOne(c, command, func(*Link) {})
 }
 
 // actsFor returns the owner in whose name a caller changes a link: an administrator's key acts for the link's owner, so that
@@ -278,13 +280,16 @@ func (a *api) answerable() error {
 	return nil
 }
 
-func (a *api) submitOne(c *gin.Context, command *pb.LinkCommand) {
+// submitOne sends a command and answers with its outcome; shown may touch up the link in the answer.
+func (a *api) submitOne(c *gin.Context, command *pb.LinkCommand, shown func(*Link)) {
 	if err := a.answerable(); err != nil {
 		a.fail(c, err)
 		return
 	}
 	answer := a.Submitter.Submit(c.Request.Context(), []*pb.LinkCommand{command}, writeWait)[0]
-	a.writeOutcome(c, command, a.outcomeOf(command, answer))
+	o := a.outcomeOf(command, answer)
+	shown(o.link)
+	a.writeOutcome(c, command, o)
 }
 
 func orZero[T any](p *T) (zero T) {

@@ -16,7 +16,7 @@ func devFlags(f *pflag.FlagSet) {
 
 func serveFlags(f *pflag.FlagSet) {
 	f.Int("partitions", 16, "partitions of the topics, when they are made")
-	f.StringSlice("roles", nil, "what this process does: "+strings.Join(allRoles, ","))
+	f.String("roles", "", "what this process does: "+strings.Join(allRoles, ","))
 }
 
 func newDev() *cobra.Command {
@@ -49,7 +49,7 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roles, err := rolesOf(s.GetString("roles"))
+			roles, err := rolesOf(strings.Join(s.GetStringSlice("roles"), ","))
 			if err != nil {
 				return err
 			}

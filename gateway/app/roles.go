@@ -123,8 +123,11 @@ func (n *node) startAnalytics(context.Context) error {
 		if err := sink.Err(); err != nil {
 			return notReady(err.Error())
 		}
-		if status := sink.Status(); status.Waiting != nil {
+		switch status := sink.Status(); {
+		case status.Waiting != nil:
 			return degraded(status.Waiting.Error())
+		case !status.Joined:
+			return notReady("preparing ClickHouse")
 		}
 		return ready
 	})

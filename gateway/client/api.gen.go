@@ -240,7 +240,7 @@ func (e StatsInterval) Valid() bool {
 
 // Ban defines model for Ban.
 type Ban struct {
-	// Legal The reason is a legal one.
+	// Legal The reason is a legal one. A reason that is "legal" or begins with "legal:" says so too.
 	Legal *bool `json:"legal,omitempty"`
 
 	// Reason Kept in the link's history.
@@ -341,7 +341,8 @@ type LinkCreate struct {
 	// CacheTtl Seconds for which browsers and proxies may keep the redirect; 0 means not at all.
 	CacheTtl *int32 `json:"cache_ttl,omitempty"`
 
-	// Code 1 to 64 letters, digits, emoji and `- _ . ~ + @ &`; case counts. Left out: a code is generated.
+	// Code 1 to 64 letters, digits, emoji and `- _ . ~ + @ &`; case counts. Left out: a code is generated. The link keeps it in
+	// NFC and is found whichever way it is typed; the answer to the create shows it as it was typed.
 	Code *string `json:"code,omitempty"`
 
 	// CodeLength Characters of a generated code; 7 when left out.
