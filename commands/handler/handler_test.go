@@ -1,14 +1,9 @@
 package handler
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,272 +17,125 @@ import (
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
-const (
-	partitions = 4
-	site       = "s.example"
-)
-
-// rig is a log on a real broker, with a control writer at work, in which a test plays the writers of links.
-type rig struct {
-	t       *testing.T
-	log     *eventlog.Log
-	control *Control
-	now     func() time.Time
-	sender  *eventlog.Appender
+// scenarios run one after the other on one log; each has partitions of its own, in which its records are the first.
+var scenarios = []struct {
+	name string
+	run  func(r *rig)
+}{
+	{"every command gets one envelope", everyCommandGetsOneEnvelope},
+	{"two writers and a standby agree", twoWritersAndAStandbyAgree},
+	{"unknown outcomes are found out", unknownOutcomesAreFoundOut},
+	{"a restart on the same store", restartOnTheSameStore},
+	{"control before links", controlBeforeLinks},
+	{"handlers share the work", handlersShareTheWork},
+	{"alarms stop the partition", alarmsStopThePartition},
 }
 
-// onBoth runs a test on the embedded broker and on a real Kafka.
-func onBoth(t *testing.T, test func(r *rig)) {
-	t.Run("embedded", func(t *testing.T) {
-		b, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0"}, quiet())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = b.Close() })
-		test(newRig(t, b.Addr()))
-	})
-	t.Run("kafka", func(t *testing.T) { test(newRig(t, realkafka.Start(t).Addr())) })
-}
-
-func quiet() *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-}
-
-func newRig(t *testing.T, addr string) *rig {
-	log, err := eventlog.Open(eventlog.Config{Brokers: []string{addr}}, quiet())
+func TestOnTheEmbeddedBroker(t *testing.T) {
+	b, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0"}, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(log.Close)
-	if err := log.EnsureTopics(ctx, eventlog.TopicPlan{Partitions: partitions}); err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{t: t, log: log, now: time.Now}
-	r.control = newControl(log, quiet(), time.Now)
-	h := &Handler{cfg: Config{Log: log, Logger: quiet(), Now: time.Now}}
-	writer := h.controlWorker()
-	writer.set(true)
-	done := make(chan struct{}, 2)
-	go func() { _ = writer.run(ctx); done <- struct{}{} }()
-	go func() { _ = r.control.run(ctx); done <- struct{}{} }()
-	t.Cleanup(func() { cancel(); <-done; <-done })
-	for _, c := range []*pb.ControlCommand{
-		{Kind: &pb.ControlCommand_AddDomain{AddDomain: &pb.Domain{Namespace: site, IsDefault: true}}},
-		{Kind: &pb.ControlCommand_AddPermutationKey{AddPermutationKey: &pb.PermutationKey{Version: 1, Key: make([]byte, 16)}}},
-	} {
-		if e, err := r.control.Propose(ctx, c); err != nil || e.GetOutcome().GetError() != "" {
-			t.Fatal(e, err)
-		}
-	}
-	if r.sender, err = log.NewAppender(eventlog.CommandsLink); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.sender.Close)
-	return r
+	t.Cleanup(func() { _ = b.Close() })
+	play(t, b.Addr())
 }
 
-// process is one process's commands role: its own store, one partition of it at work.
-func (r *rig) process(number int32) *worker {
-	s, err := openStore("", partitions, &pebble.Options{FS: vfs.NewMem()})
+func TestOnKafka(t *testing.T) { play(t, realkafka.Start(t).Addr()) }
+
+func play(t *testing.T, addr string) {
+	r := newRig(t, addr)
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			own := *r
+			own.t = t
+			s.run(&own)
+		})
+	}
+}
+
+func everyCommandGetsOneEnvelope(r *rig) {
+	const p = 1
+	r.write(r.process(p))
+	key := keyed(p, 1)
+	first := create("ann", key, "")
+	_, _ = r.command(first)
+	_, _ = r.command(create("ann", key, "")) // a repeat
+	reused := create("ann", key, "")
+	reused.GetCreate().Content.Target = "https://example.com/other"
+	reused.Request.BodyHash = commands.BodyHash(reused)
+	_, _ = r.command(reused)
+	refused := create("ann", keyed(p, 2), "")
+	refused.GetCreate().CodeLength = 4
+	_, _ = r.command(refused)
+	old := create("ann", keyed(p, 3), "")
+	old.TimeUs -= (25 * time.Hour).Microseconds()
+	_, _ = r.command(old)
+	early := create("ann", keyed(p, 4), "")
+	early.TimeUs += (2 * time.Minute).Microseconds()
+	_, _ = r.command(early)
+	own, _ := events.BucketsOf(p, partitions)
+	bucket := events.BucketKey(own)
+	value, _ := first.MarshalVT()
+	r.send(p, bucket, []byte("nonsense"))
+	r.send(p, bucket, nil)
+	r.send(p, nil, value)
+	r.send(p, []byte{1, 2, 3}, value)
+	r.send(p, events.BucketKey(5000), value)
+	r.send(p, events.BucketKey(0), value)       // another partition's
+	r.send(p, events.BucketKey(own+300), value) // routes elsewhere
+	list, _ := r.accepted(p, 13)
+	want := []string{"", "", "idempotency_key_reused", "invalid_request", "command_expired", "command_expired",
+		"invalid_request", "invalid_request", "invalid_request", "invalid_request", "invalid_request", "invalid_request", "invalid_request"}
+	for i, e := range list {
+		if e.GetCommandOffset() != int64(i) || e.GetOutcome().GetError() != want[i] {
+			r.t.Errorf("envelope %d answers command %d with %v, wanted %q", i, e.GetCommandOffset(), e.GetOutcome(), want[i])
+		}
+		if bad := i >= 8 && i <= 11; bad != (e.GetBucket() == events.BadKeyBucket(p)) {
+			r.t.Errorf("envelope %d is in bucket %d", i, e.GetBucket())
+		}
+		if i >= 6 && e.GetRequest() != nil {
+			r.t.Errorf("envelope %d keeps a request key", i)
+		}
+	}
+	if out := list[1].GetOutcome(); !out.GetReplayed() || out.GetCode() != list[0].GetOutcome().GetCode() {
+		r.t.Errorf("the repeat was answered %v", out)
+	}
+}
+
+func twoWritersAndAStandbyAgree(r *rig) {
+	const p, n = 2, 300
+	a, b := r.process(p), r.process(p)
+	stopA, stopB := r.write(a), r.write(b) // both believe that the partition is theirs
+	for i := range n {
+		_, _ = r.command(create("ann", keyed(p, i), ""))
+	}
+	list, checker := r.accepted(p, n)
+	answered := map[int64]bool{}
+	codes := map[string]bool{}
+	for _, e := range list {
+		answered[e.GetCommandOffset()] = true
+		codes[e.GetOutcome().GetCode()] = true
+	}
+	if len(answered) != n || len(codes) != n {
+		r.t.Fatalf("%d commands answered, %d codes, wanted %d", len(answered), len(codes), n)
+	}
+	r.t.Logf("%d envelopes accepted, %d void", len(list), checker.Voids())
+	if err := errors.Join(stopA(), stopB()); err != nil {
+		r.t.Fatal(err)
+	}
+	standby := r.process(p)
+	ends, err := r.log.Ends(r.t.Context(), eventlog.EventsLink)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = s.db.Close() })
-	h := &Handler{cfg: Config{Log: r.log, Logger: quiet(), Now: r.now, Partitions: partitions}, store: s, control: r.control}
-	w, err := h.linkWorker(number)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return w
-}
-
-// write lets a worker write until the test ends or stop is called, which returns what ended it.
-func (r *rig) write(w *worker) (stop func() error) {
-	ctx, cancel := context.WithCancel(r.t.Context())
-	done := make(chan error, 1)
-	w.set(true)
-	go func() { done <- w.run(ctx) }()
-	stop = sync.OnceValue(func() error { cancel(); return <-done })
-	r.t.Cleanup(func() { _ = stop() })
-	return stop
-}
-
-func (r *rig) send(partition int32, key, value []byte) int64 {
-	r.t.Helper()
-	offsets := make(chan int64, 1)
-	r.sender.AppendAsync(r.t.Context(), partition, eventlog.Record{Key: key, Value: value}, func(offset int64, err error) {
-		if err != nil {
-			r.t.Error(err)
-		}
-		offsets <- offset
-	})
-	return <-offsets
-}
-
-func create(owner, key, code string) *pb.LinkCommand {
-	c := &pb.LinkCommand{SchemaVersion: 1, CommandId: make([]byte, 16), TimeUs: time.Now().UnixMicro(), Actor: "test", Namespace: site, Code: code,
-		Request: &pb.RequestRef{Owner: owner, Key: key},
-		Kind:    &pb.LinkCommand_Create{Create: &pb.CreateLink{Content: &pb.LinkContent{Target: "https://example.com/" + key}}}}
-	_, _ = rand.Read(c.CommandId)
-	c.Request.BodyHash = commands.BodyHash(c)
-	return c
-}
-
-// command sends a command where it belongs.
-func (r *rig) command(c *pb.LinkCommand) (partition int32, offset int64) {
-	bucket := commands.BucketFor(c)
-	value, err := c.MarshalVT()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	partition = events.PartitionOf(bucket, partitions)
-	return partition, r.send(partition, events.BucketKey(bucket), value)
-}
-
-// accepted returns the accepted envelopes of a partition, once there are n.
-func (r *rig) accepted(number int32, n int) (list []*events.Envelope, checker *events.Checker) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 15*time.Second)
-	defer cancel()
-	tail, err := r.log.NewTail(eventlog.EventsLink, map[int32]int64{number: 0})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer tail.Close()
-	checker = events.NewChecker(eventlog.EventsLink, number, partitions)
-	for len(list) < n {
-		batches, err := tail.Poll(ctx, 0)
-		if err != nil {
-			r.t.Fatalf("%d of %d envelopes: %v", len(list), n, err)
-		}
-		for _, b := range batches {
-			for _, rec := range b.Records {
-				e, ok, err := checker.Check(rec.Offset, rec.Key, rec.Value)
-				if err != nil {
-					r.t.Fatal(err)
-				}
-				if ok {
-					list = append(list, e)
-				}
-			}
-		}
-	}
-	return list, checker
-}
-
-// keyed finds a request key whose generated create routes to the partition.
-func keyed(number int32, n int) string {
-	for i := 0; ; i++ {
-		key := fmt.Sprintf("k%d-%d", n, i)
-		if events.PartitionOf(commands.BucketFor(create("ann", key, "")), partitions) == number {
-			return key
-		}
-	}
-}
-
-// dump is the whole confirmed content of a store but for what differs between processes.
-func dump(t *testing.T, w *worker) string {
-	var out bytes.Buffer
-	it, err := w.ledger.(*linkLedger).store.db.NewIter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for it.First(); it.Valid(); it.Next() {
-		if it.Key()[0] != prefixHead && it.Key()[0] != prefixPlace {
-			fmt.Fprintf(&out, "%x=%x\n", it.Key(), it.Value())
-		}
-	}
-	_ = it.Close()
-	return out.String()
-}
-
-func TestEveryCommandGetsOneEnvelope(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		const p = 1
-		r.write(r.process(p))
-		key := keyed(p, 1)
-		first := create("ann", key, "")
-		_, _ = r.command(first)
-		_, _ = r.command(create("ann", key, "")) // a repeat
-		reused := create("ann", key, "")
-		reused.GetCreate().Content.Target = "https://example.com/other"
-		reused.Request.BodyHash = commands.BodyHash(reused)
-		_, _ = r.command(reused)
-		refused := create("ann", keyed(p, 2), "")
-		refused.GetCreate().CodeLength = 4
-		_, _ = r.command(refused)
-		old := create("ann", keyed(p, 3), "")
-		old.TimeUs -= (25 * time.Hour).Microseconds()
-		_, _ = r.command(old)
-		early := create("ann", keyed(p, 4), "")
-		early.TimeUs += (2 * time.Minute).Microseconds()
-		_, _ = r.command(early)
-		bucket := events.BucketKey(1024)
-		value, _ := first.MarshalVT()
-		r.send(p, bucket, []byte("nonsense"))
-		r.send(p, bucket, nil)
-		r.send(p, nil, value)
-		r.send(p, []byte{1, 2, 3}, value)
-		r.send(p, events.BucketKey(5000), value)
-		r.send(p, events.BucketKey(0), value)    // another partition's
-		r.send(p, events.BucketKey(1500), value) // routes elsewhere
-		list, _ := r.accepted(p, 13)
-		want := []string{"", "", "idempotency_key_reused", "invalid_request", "command_expired", "command_expired",
-			"invalid_request", "invalid_request", "invalid_request", "invalid_request", "invalid_request", "invalid_request", "invalid_request"}
-		for i, e := range list {
-			if e.GetCommandOffset() != int64(i) || e.GetOutcome().GetError() != want[i] {
-				r.t.Errorf("envelope %d answers command %d with %v, wanted %q", i, e.GetCommandOffset(), e.GetOutcome(), want[i])
-			}
-			if bad := i >= 8 && i <= 11; bad != (e.GetBucket() == events.BadKeyBucket(p)) {
-				r.t.Errorf("envelope %d is in bucket %d", i, e.GetBucket())
-			}
-			if i >= 6 && e.GetRequest() != nil {
-				r.t.Errorf("envelope %d keeps a request key", i)
-			}
-		}
-		if out := list[1].GetOutcome(); !out.GetReplayed() || out.GetCode() != list[0].GetOutcome().GetCode() {
-			r.t.Errorf("the repeat was answered %v", out)
-		}
-	})
-}
-
-func TestTwoWritersAndAStandbyAgree(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		const p, n = 2, 300
-		a, b := r.process(p), r.process(p)
-		stopA, stopB := r.write(a), r.write(b) // both believe that the partition is theirs
-		for i := range n {
-			_, _ = r.command(create("ann", keyed(p, i), ""))
-		}
-		list, checker := r.accepted(p, n)
-		answered := map[int64]bool{}
-		codes := map[string]bool{}
-		for _, e := range list {
-			answered[e.GetCommandOffset()] = true
-			codes[e.GetOutcome().GetCode()] = true
-		}
-		if len(answered) != n || len(codes) != n {
-			r.t.Fatalf("%d commands answered, %d codes, wanted %d", len(answered), len(codes), n)
-		}
-		r.t.Logf("%d envelopes accepted, %d void", len(list), checker.Voids())
-		if err := errors.Join(stopA(), stopB()); err != nil {
+	for _, w := range []*worker{a, b, standby} {
+		if err := w.follow(r.t.Context(), ends[p]); err != nil {
 			r.t.Fatal(err)
 		}
-		standby := r.process(p)
-		ends, err := r.log.Ends(r.t.Context(), eventlog.EventsLink)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, w := range []*worker{a, b, standby} {
-			if err := w.follow(r.t.Context(), ends[p]); err != nil {
-				r.t.Fatal(err)
-			}
-		}
-		if dump(r.t, a) != dump(r.t, standby) || dump(r.t, b) != dump(r.t, standby) {
-			r.t.Fatal("the writers' states differ from a standby's")
-		}
-	})
+	}
+	if dump(r.t, a) != dump(r.t, standby) || dump(r.t, b) != dump(r.t, standby) {
+		r.t.Fatal("the writers' states differ from a standby's")
+	}
 }
 
 // faulty is a producer session that loses appends, or their answers, as told.
@@ -308,173 +156,162 @@ func (f *faulty) Append(ctx context.Context, p int32, records []eventlog.Record,
 	}
 }
 
-func TestUnknownOutcomesAreFoundOut(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		const p, n = 3, 10
-		w := r.process(p)
-		verdicts, sessions := make(chan string, n), 0
-		open := w.open
-		w.open = func(topic string) (appender, error) {
-			sessions++
-			session, err := open(topic)
-			return &faulty{session, verdicts}, err
+func unknownOutcomesAreFoundOut(r *rig) {
+	const p, n = 3, 10
+	w := r.process(p)
+	verdicts, sessions := make(chan string, n), 0
+	open := w.open
+	w.open = func(topic string) (appender, error) {
+		sessions++
+		session, err := open(topic)
+		return &faulty{session, verdicts}, err
+	}
+	for range 3 {
+		verdicts <- "lost answer"
+		verdicts <- "lost append"
+	}
+	stop := r.write(w)
+	for i := range n {
+		_, _ = r.command(create("ann", keyed(p, i), ""))
+		r.accepted(p, i+1)
+	}
+	list, checker := r.accepted(p, n)
+	for i, e := range list {
+		if e.GetCommandOffset() != int64(i) || e.GetOutcome().GetError() != "" {
+			r.t.Fatalf("envelope %d answers command %d: %v", i, e.GetCommandOffset(), e.GetOutcome())
 		}
-		for range 3 {
-			verdicts <- "lost answer"
-			verdicts <- "lost append"
+	}
+	if err := stop(); err != nil {
+		r.t.Fatal(err)
+	}
+	if sessions < 7 || checker.Voids() != 0 {
+		r.t.Fatalf("%d producer sessions, %d voids; a failed append must end its session", sessions, checker.Voids())
+	}
+}
+
+func alarmsStopThePartition(r *rig) {
+	const p = 0
+	_, _ = r.command(create("ann", keyed(p, 1), ""))
+	w := r.process(p)
+	stop := r.write(w)
+	r.accepted(p, 1)
+	_ = stop()
+	far := r.process(p)
+	far.checker.Restore(100, 0)
+	want := func(w *worker, topic string, offset int64) {
+		r.t.Helper()
+		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		defer cancel()
+		w.set(true)
+		var alarm *events.Alarm
+		if err := w.run(ctx); !errors.As(err, &alarm) || alarm.Topic != topic || alarm.Offset != offset || *w.mode.Load() != ModeStopped {
+			r.t.Errorf("wanted an alarm at %s offset %d, got %v", topic, offset, err)
+		}
+	}
+	want(far, eventlog.EventsLink, 100) // a stored position beyond the log's end
+	session, err := r.log.NewAppender(eventlog.EventsLink)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer session.Close()
+	if err := session.Append(r.t.Context(), p, []eventlog.Record{{Key: events.BucketKey(1), Value: []byte("nonsense")}}, eventlog.AnyOffset); err != nil {
+		r.t.Fatal(err)
+	}
+	want(r.process(p), eventlog.EventsLink, 1)
+}
+
+// A restart on the store that was left behind goes on where it stood, and repeats meet their stored outcome.
+func restartOnTheSameStore(r *rig) {
+	const p = 5
+	fs := vfs.NewMem()
+	begin := func() *worker {
+		s, err := openStore("", partitions, &pebble.Options{FS: fs})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		h := &Handler{cfg: Config{Log: r.log, Logger: quiet(), Now: r.now, Partitions: partitions}, store: s, control: r.control}
+		w, err := h.linkWorker(p)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return w
+	}
+	key := keyed(p, 1)
+	for round := range 3 {
+		w := begin()
+		if round > 0 && (w.checker.Next() != int64(round) || len(w.covered) == 0) {
+			r.t.Fatalf("round %d begins at offset %d, %d covered", round, w.checker.Next(), len(w.covered))
 		}
 		stop := r.write(w)
-		for i := range n {
-			_, _ = r.command(create("ann", keyed(p, i), ""))
-			r.accepted(p, i+1)
-		}
-		list, checker := r.accepted(p, n)
-		for i, e := range list {
-			if e.GetCommandOffset() != int64(i) || e.GetOutcome().GetError() != "" {
-				r.t.Fatalf("envelope %d answers command %d: %v", i, e.GetCommandOffset(), e.GetOutcome())
-			}
+		_, _ = r.command(create("ann", key, ""))
+		list, _ := r.accepted(p, round+1)
+		if out := list[round].GetOutcome(); out.GetReplayed() != (round > 0) || out.GetCode() != list[0].GetOutcome().GetCode() {
+			r.t.Fatalf("round %d: %v", round, out)
 		}
 		if err := stop(); err != nil {
 			r.t.Fatal(err)
 		}
-		if sessions < 7 || checker.Voids() != 0 {
-			r.t.Fatalf("%d producer sessions, %d voids; a failed append must end its session", sessions, checker.Voids())
-		}
-	})
-}
-
-func TestAlarmsStopThePartition(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		const p = 0
-		_, _ = r.command(create("ann", keyed(p, 1), ""))
-		w := r.process(p)
-		stop := r.write(w)
-		r.accepted(p, 1)
-		_ = stop()
-		far := r.process(p)
-		far.checker.Restore(100, 0)
-		want := func(w *worker, topic string, offset int64) {
-			r.t.Helper()
-			ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
-			defer cancel()
-			w.set(true)
-			var alarm *events.Alarm
-			if err := w.run(ctx); !errors.As(err, &alarm) || alarm.Topic != topic || alarm.Offset != offset || *w.mode.Load() != ModeStopped {
-				r.t.Errorf("wanted an alarm at %s offset %d, got %v", topic, offset, err)
-			}
-		}
-		want(far, eventlog.EventsLink, 100) // a stored position beyond the log's end
-		session, err := r.log.NewAppender(eventlog.EventsLink)
-		if err != nil {
+		if err := w.ledger.(*linkLedger).store.db.Close(); err != nil {
 			r.t.Fatal(err)
 		}
-		defer session.Close()
-		if err := session.Append(r.t.Context(), p, []eventlog.Record{{Key: events.BucketKey(1), Value: []byte("nonsense")}}, eventlog.AnyOffset); err != nil {
-			r.t.Fatal(err)
-		}
-		want(r.process(p), eventlog.EventsLink, 1)
-	})
-}
-
-// A restart on the store that was left behind goes on where it stood, and repeats meet their stored outcome.
-func TestRestartOnTheSameStore(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		const p = 1
-		fs := vfs.NewMem()
-		begin := func() *worker {
-			s, err := openStore("", partitions, &pebble.Options{FS: fs})
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			h := &Handler{cfg: Config{Log: r.log, Logger: quiet(), Now: r.now, Partitions: partitions}, store: s, control: r.control}
-			w, err := h.linkWorker(p)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			return w
-		}
-		key := keyed(p, 1)
-		for round := range 3 {
-			w := begin()
-			if round > 0 && (w.checker.Next() != int64(round) || len(w.covered) == 0) {
-				r.t.Fatalf("round %d begins at offset %d, %d covered", round, w.checker.Next(), len(w.covered))
-			}
-			stop := r.write(w)
-			_, _ = r.command(create("ann", key, ""))
-			list, _ := r.accepted(p, round+1)
-			if out := list[round].GetOutcome(); out.GetReplayed() != (round > 0) || out.GetCode() != list[0].GetOutcome().GetCode() {
-				r.t.Fatalf("round %d: %v", round, out)
-			}
-			if err := stop(); err != nil {
-				r.t.Fatal(err)
-			}
-			if err := w.ledger.(*linkLedger).store.db.Close(); err != nil {
-				r.t.Fatal(err)
-			}
-		}
-	})
+	}
 }
 
 // A writer stamps at the control position that a command names, or says after two seconds that it cannot.
-func TestControlBeforeLinks(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		const p = 2
-		r.write(r.process(p))
-		seq := r.control.State().Seq
-		c := create("ann", keyed(p, 1), "")
-		c.ControlSeq = seq + 1
-		_, _ = r.command(c)
-		reply, err := r.control.Propose(r.t.Context(), &pb.ControlCommand{Kind: &pb.ControlCommand_AddDomain{AddDomain: &pb.Domain{Namespace: "b.example"}}})
-		if err != nil || reply.GetSeq() <= seq {
-			r.t.Fatal(reply, err)
-		}
-		never := create("ann", keyed(p, 2), "")
-		never.ControlSeq = 1 << 40
-		_, _ = r.command(never)
-		list, _ := r.accepted(p, 2)
-		if got := list[0].GetStamp().GetControlSeq(); got < seq+1 || list[0].GetOutcome().GetError() != "" {
-			r.t.Errorf("stamped at %d, wanted %d or later: %v", got, seq+1, list[0].GetOutcome())
-		}
-		if out := list[1].GetOutcome(); out.GetError() != "unavailable" {
-			r.t.Errorf("a position that never comes: %v", out)
-		}
-	})
+func controlBeforeLinks(r *rig) {
+	const p = 4
+	r.write(r.process(p))
+	seq := r.control.State().Seq
+	c := create("ann", keyed(p, 1), "")
+	c.ControlSeq = seq + 1
+	_, _ = r.command(c)
+	reply, err := r.control.Propose(r.t.Context(), &pb.ControlCommand{Kind: &pb.ControlCommand_AddDomain{AddDomain: &pb.Domain{Namespace: "b.example"}}})
+	if err != nil || reply.GetSeq() <= seq {
+		r.t.Fatal(reply, err)
+	}
+	never := create("ann", keyed(p, 2), "")
+	never.ControlSeq = 1 << 40
+	_, _ = r.command(never)
+	list, _ := r.accepted(p, 2)
+	if got := list[0].GetStamp().GetControlSeq(); got < seq+1 || list[0].GetOutcome().GetError() != "" {
+		r.t.Errorf("stamped at %d, wanted %d or later: %v", got, seq+1, list[0].GetOutcome())
+	}
+	if out := list[1].GetOutcome(); out.GetError() != "unavailable" {
+		r.t.Errorf("a position that never comes: %v", out)
+	}
 }
 
 // Group assignment: the second process takes over when the first one goes.
-func TestHandlersShareTheWork(t *testing.T) {
-	onBoth(t, func(r *rig) {
-		begin := func() (*Handler, func()) {
-			h, err := Open(Config{Log: r.log, Logger: quiet(), Dir: "", Options: &pebble.Options{FS: vfs.NewMem()}, Partitions: partitions, Now: time.Now})
-			if err != nil {
-				r.t.Fatal(err)
+func handlersShareTheWork(r *rig) {
+	const p, q = 6, 7
+	begin := func() (*Handler, func()) {
+		h, err := Open(Config{Log: r.log, Logger: quiet(), Dir: "", Options: &pebble.Options{FS: vfs.NewMem()}, Partitions: partitions, Now: time.Now})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(r.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		return h, func() {
+			cancel()
+			if err := errors.Join(<-done, h.Close()); err != nil {
+				r.t.Error(err)
 			}
-			ctx, cancel := context.WithCancel(r.t.Context())
-			done := make(chan error, 1)
-			go func() { done <- h.Run(ctx) }()
-			return h, func() {
-				cancel()
-				if err := errors.Join(<-done, h.Close()); err != nil {
-					r.t.Error(err)
-				}
-			}
 		}
-		one, stopOne := begin()
-		<-one.Joined()
-		_, stopTwo := begin()
-		for i := range 20 {
-			_, _ = r.command(create("ann", keyed(int32(i%partitions), i), ""))
+	}
+	one, stopOne := begin()
+	<-one.Joined()
+	_, stopTwo := begin()
+	burst := func(n int) {
+		for i := range 10 {
+			_, _ = r.command(create("ann", keyed(p, n+i), ""))
+			_, _ = r.command(create("ann", keyed(q, n+i), ""))
 		}
-		for p := range int32(partitions) {
-			r.accepted(p, 5)
-		}
-		stopOne()
-		for i := range 20 {
-			_, _ = r.command(create("ann", keyed(int32(i%partitions), 100+i), ""))
-		}
-		for p := range int32(partitions) {
-			r.accepted(p, 10)
-		}
-		stopTwo()
-	})
+		r.accepted(p, n+10)
+		r.accepted(q, n+10)
+	}
+	burst(0)
+	stopOne()
+	burst(10)
+	stopTwo()
 }
