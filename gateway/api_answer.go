@@ -133,12 +133,15 @@ func linkPath(domain, code string) string { return "/v1/links/" + domain + "/" +
 func escapeSegment(text string) string { return url.QueryEscape(text) }
 
 // show returns the API's form of a link as it is now.
-func (a *api) show(link *pb.Link) Link {
+func (a *api) show(link *pb.Link) Link { return ShowLink(link, a.Now()) }
+
+// ShowLink returns the API's form of a link as it is at a moment.
+func ShowLink(link *pb.Link, at time.Time) Link {
 	ref, content := link.GetRef(), link.GetContent()
 	shown := Link{
-		Domain: ref.GetNamespace(), Code: ref.GetCode(), ShortUrl: a.shortURL(ref.GetNamespace(), ref.GetCode()), Owner: ref.GetOwner(),
+		Domain: ref.GetNamespace(), Code: ref.GetCode(), ShortUrl: shortURL(ref.GetNamespace(), ref.GetCode()), Owner: ref.GetOwner(),
 		Target: content.GetTarget(), Title: content.GetTitle(), Tags: content.GetTags(),
-		Status: LinkStatus(readmodels.StatusAt(link, a.Now().UnixMicro())), Version: link.GetVersion(),
+		Status: LinkStatus(readmodels.StatusAt(link, at.UnixMicro())), Version: link.GetVersion(),
 		RedirectStatus: int32(content.GetRedirectStatus()), Query: LinkQuery(readmodels.QueryName(content.GetQuery())), CacheTtl: int32(content.GetCacheTtl()),
 		NotBefore: optionalTime(content.GetNotBeforeUs()), ExpiresAt: optionalTime(content.GetExpiresUs()),
 		CreatedAt: utc(link.GetCreatedUs()), UpdatedAt: utc(link.GetUpdatedUs()),
@@ -153,7 +156,7 @@ func (a *api) show(link *pb.Link) Link {
 }
 
 // shortURL is what a visitor types. Short domains on this machine have no certificate.
-func (a *api) shortURL(namespace, code string) string {
+func shortURL(namespace, code string) string {
 	scheme := "https"
 	if isLoopback(namespace) {
 		scheme = "http"

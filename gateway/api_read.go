@@ -41,11 +41,11 @@ func (a *api) GetLinkHistory(c *gin.Context, domain LinkDomain, code LinkCode, p
 		a.fail(c, err)
 		return
 	}
-	writeJSON(c, http.StatusOK, History{Domain: ref.GetNamespace(), Code: ref.GetCode(), Events: historyOf(entries)})
+	writeJSON(c, http.StatusOK, History{Domain: ref.GetNamespace(), Code: ref.GetCode(), Events: ShowHistory(entries)})
 }
 
-// historyOf folds a link's history from its beginning and tells what each event changed.
-func historyOf(entries []*pb.HistoryEntry) []HistoryEvent {
+// ShowHistory returns the API's form of a link's history: it folds the entries, oldest first, and tells what each changed.
+func ShowHistory(entries []*pb.HistoryEntry) []HistoryEvent {
 	out := make([]HistoryEvent, len(entries))
 	var before *pb.Link
 	for i, entry := range entries {
