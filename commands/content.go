@@ -16,6 +16,7 @@ const (
 	MaxTag        = 100 // characters
 	MaxReason     = 1000
 	MaxCacheTTL   = 365 * 24 * 3600 // seconds
+	MaxOwner      = 255             // characters
 	MaxRequestKey = 255             // bytes, without the row number of a batch
 
 	MinCodeLength     = 5

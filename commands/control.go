@@ -184,6 +184,9 @@ func decideDomain(c *Control, d *pb.Domain) (*pb.Event, *Refusal) {
 			return nil, Refuse(CodeInvalidRequest, "domain", fmt.Sprintf("%.80q is not a normalised domain", name))
 		}
 	}
+	if err := checkNames(d.GetOwner()); err != nil {
+		return nil, err
+	}
 	if old := c.Domains()[d.GetNamespace()]; old != nil && proto.Equal(old, d) {
 		return nil, nil
 	}
@@ -198,9 +201,22 @@ func decideDomain(c *Control, d *pb.Domain) (*pb.Event, *Refusal) {
 	return &pb.Event{Kind: &pb.Event_DomainAdded{DomainAdded: &pb.DomainAdded{Domain: d}}}, nil
 }
 
+// checkNames checks names of owners and keys, which stand in the keys of every store, ended by a NUL.
+func checkNames(names ...string) *Refusal {
+	for _, name := range names {
+		if err := checkText("owner", name, MaxOwner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func decideKey(c *Control, key *pb.ApiKey) (*pb.Event, *Refusal) {
 	if len(key.GetHash()) != 32 || key.GetId() == "" || key.GetOwner() == "" {
 		return nil, Refuse(CodeInvalidRequest, "key", "a key needs an id, an owner and a SHA-256")
+	}
+	if err := checkNames(key.GetId(), key.GetOwner()); err != nil {
+		return nil, err
 	}
 	if old := c.Key([32]byte(key.GetHash())); old != nil {
 		return nil, nil

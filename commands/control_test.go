@@ -66,17 +66,20 @@ func TestControl(t *testing.T) {
 		}
 	}
 	for name, command := range map[string]*pb.ControlCommand{
-		"alias is taken":        addDomain(&pb.Domain{Namespace: "127.0.0.1:8081"}),
-		"second default":        addDomain(&pb.Domain{Namespace: "b.example", IsDefault: true}),
-		"alias elsewhere":       addDomain(&pb.Domain{Namespace: "b.example", Aliases: []string{"s.example"}}),
-		"not normalised":        addDomain(&pb.Domain{Namespace: "B.example"}),
-		"no hash":               addKey(&pb.ApiKey{Id: "k", Owner: "ann"}),
-		"empty lease":           lease(7, 0),
-		"huge lease":            lease(7, 1<<40),
-		"permutation key again": codeKey(1, 8),
-		"permutation key later": codeKey(3, 8),
-		"no code":               words("a/b"),
-		"nothing":               {},
+		"alias is taken":               addDomain(&pb.Domain{Namespace: "127.0.0.1:8081"}),
+		"second default":               addDomain(&pb.Domain{Namespace: "b.example", IsDefault: true}),
+		"alias elsewhere":              addDomain(&pb.Domain{Namespace: "b.example", Aliases: []string{"s.example"}}),
+		"not normalised":               addDomain(&pb.Domain{Namespace: "B.example"}),
+		"owner with NUL":               addKey(&pb.ApiKey{Id: "k", Hash: make([]byte, 32), Owner: "ann\x00"}),
+		"id with a line end":           addKey(&pb.ApiKey{Id: "k\n", Hash: make([]byte, 32), Owner: "ann"}),
+		"domain owner with a line end": addDomain(&pb.Domain{Namespace: "b.example", Owner: "ann\n"}),
+		"no hash":                      addKey(&pb.ApiKey{Id: "k", Owner: "ann"}),
+		"empty lease":                  lease(7, 0),
+		"huge lease":                   lease(7, 1<<40),
+		"permutation key again":        codeKey(1, 8),
+		"permutation key later":        codeKey(3, 8),
+		"no code":                      words("a/b"),
+		"nothing":                      {},
 	} {
 		if d := commands.DecideControl(c, command); d.Outcome.GetError() != "invalid_request" || d.Outcome.GetDetail() == "" || len(d.Events) != 0 {
 			t.Errorf("%s: %v", name, d)

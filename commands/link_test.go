@@ -371,11 +371,45 @@ func TestForm(t *testing.T) {
 		"no body hash":  func(c *pb.LinkCommand) { c.Request.BodyHash = nil },
 		"routes away":   func(c *pb.LinkCommand) { c.Code = "abd" },
 		"other request": func(c *pb.LinkCommand) { c.Request = nil },
+
+		"owner not UTF-8":     func(c *pb.LinkCommand) { c.Request.Owner = "\xff" },
+		"owner like two":      func(c *pb.LinkCommand) { c.Request.Owner = "ann\x00k" },
+		"key not UTF-8":       func(c *pb.LinkCommand) { c.Request.Key = "\xff" },
+		"actor not UTF-8":     func(c *pb.LinkCommand) { c.Actor = "\xff" },
+		"namespace not UTF-8": func(c *pb.LinkCommand) { c.Namespace = "\xff" },
+		"code not UTF-8":      func(c *pb.LinkCommand) { c.Code = "\xff" },
 	} {
 		c := proto.Clone(good).(*pb.LinkCommand)
 		change(c)
-		if r := commands.CheckForm(c, commands.BucketFor(good)); r == nil || r.Code != "invalid_request" {
+		bucket := commands.BucketFor(c)
+		if name == "routes away" {
+			bucket = commands.BucketFor(good)
+		}
+		if r := commands.CheckForm(c, bucket); r == nil || r.Code != "invalid_request" {
 			t.Errorf("%s: %v", name, r)
+		}
+	}
+}
+
+func TestCandidatesAreForCreatesThatMayNeedOne(t *testing.T) {
+	c := createAs("", content("https://example.com/"))
+	twin := given(t).when(dedupe("https://example.com/")).next().Link
+	for name, x := range map[string]struct {
+		state commands.State
+		c     commands.LinkCommand
+		want  bool
+	}{
+		"a create":             {commands.State{}, c, true},
+		"an update":            {commands.State{}, update(&pb.UpdateLink{}), false},
+		"no domain of ours":    {commands.State{}, with(c, func(s *pb.Stamp) { s.DomainKnown = false }), false},
+		"could not stamp":      {commands.State{}, with(c, func(s *pb.Stamp) { s.Failed = "unavailable" }), false},
+		"a repeat":             {commands.State{Request: &pb.StoredRequest{TimeUs: now, Outcome: &pb.Outcome{}}}, c, false},
+		"an expired request":   {commands.State{Request: &pb.StoredRequest{TimeUs: now - 8*day, Outcome: &pb.Outcome{}}}, c, true},
+		"a twin that counts":   {commands.State{Twin: twin}, dedupe("https://example.com/"), false},
+		"a twin that does not": {commands.State{Twin: twin}, dedupe("https://example.com/2"), true},
+	} {
+		if got := commands.WantsCandidate(x.state, x.c); got != x.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

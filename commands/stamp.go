@@ -2,6 +2,8 @@ package commands
 
 import (
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/schemas/pb"
@@ -14,8 +16,10 @@ func CheckForm(c *pb.LinkCommand, bucket uint32) *Refusal {
 		return r
 	}
 	switch {
-	case c.GetRequest().GetOwner() == "":
-		return Refuse(CodeInvalidRequest, "", "the command names no owner")
+	case !isText(c):
+		return Refuse(CodeInvalidRequest, "", "owner, request key, actor, domain or code of the command is not valid UTF-8")
+	case c.GetRequest().GetOwner() == "" || strings.Contains(c.GetRequest().GetOwner(), "\x00"):
+		return Refuse(CodeInvalidRequest, "", "the command names no owner, or one with a NUL, which ends an owner in keys")
 	case c.GetRequest().GetKey() == "" && c.GetCreate() != nil:
 		return Refuse(CodeInvalidRequest, "", "a create needs a request key")
 	case c.GetRequest().GetKey() != "" && len(c.GetRequest().GetBodyHash()) != 32:
@@ -24,6 +28,17 @@ func CheckForm(c *pb.LinkCommand, bucket uint32) *Refusal {
 		return Refuse(CodeInvalidRequest, "", fmt.Sprintf("the command belongs to bucket %d, its record key says %d", BucketFor(c), bucket))
 	}
 	return nil
+}
+
+// isText reports whether the strings that no other rule judges are valid UTF-8, as every decoder but the one that is used
+// here demands of an envelope that repeats them.
+func isText(c *pb.LinkCommand) bool {
+	for _, s := range []string{c.GetRequest().GetOwner(), c.GetRequest().GetKey(), c.GetActor(), c.GetNamespace(), c.GetCode()} {
+		if !utf8.ValidString(s) {
+			return false
+		}
+	}
+	return true
 }
 
 // Judge writes into the stamp what the control state says of a command, and the position it was read at.
@@ -45,9 +60,10 @@ func Judge(s *pb.Stamp, c *pb.LinkCommand, control *Control) {
 	}
 }
 
-// WantsCandidate reports whether the decision on a command may need an id, and a code unless it brings its own.
+// WantsCandidate reports whether the decision on a command may need an id, and a code unless it brings its own. Nothing is
+// drawn for domains that are not ours: whoever may send can name any number of them, of any length.
 func WantsCandidate(s State, c LinkCommand) bool {
-	if c.GetCreate() == nil || c.Stamp.GetFailed() != "" || counts(s.Twin, c) {
+	if c.GetCreate() == nil || c.Stamp.GetFailed() != "" || !c.Stamp.GetDomainKnown() || counts(s.Twin, c) {
 		return false
 	}
 	_, met := replay(s.Request, c)
