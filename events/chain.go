@@ -14,8 +14,10 @@ const chainMemory = 64
 type Chain struct {
 	seq  uint64 // of the head
 	head Hash
-	// recent holds the accepted hashes before the head, oldest first; at most chainMemory - 1, all seen since the start.
+	// recent holds the accepted hashes before the head, all seen since the start: a ring of at most chainMemory - 1 whose
+	// oldest stands at first.
 	recent []Hash
+	first  int
 	voids  []void
 	// evicted: a void envelope was forgotten since the head moved.
 	evicted bool
@@ -47,11 +49,12 @@ func (c *Chain) Next(seq uint64, prev, own Hash) (accepted bool, err error) {
 }
 
 func (c *Chain) extend(own Hash) {
-	if len(c.recent) == chainMemory-1 {
-		copy(c.recent, c.recent[1:])
-		c.recent = c.recent[:chainMemory-2]
+	if len(c.recent) < chainMemory-1 {
+		c.recent = append(c.recent, c.head)
+	} else {
+		c.recent[c.first] = c.head
+		c.first = (c.first + 1) % len(c.recent)
 	}
-	c.recent = append(c.recent, c.head)
 	c.seq, c.head, c.evicted = c.seq+1, own, false
 }
 
@@ -63,7 +66,7 @@ func (c *Chain) explains(seq uint64, hash Hash) bool {
 		return true
 	case seq == c.seq && hash == c.head:
 		return true
-	case seq < c.seq && c.recent[seq-oldest] == hash:
+	case seq < c.seq && c.recent[(uint64(c.first)+seq-oldest)%uint64(len(c.recent))] == hash:
 		return true
 	}
 	for _, v := range c.voids {
