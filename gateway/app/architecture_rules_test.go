@@ -1,4 +1,4 @@
-package main_test
+package app_test
 
 import (
 	"fmt"
@@ -40,7 +40,11 @@ func parseTree(root string) ([]sourcePackage, error) {
 			return nil
 		}
 		text, err := os.ReadFile(name)
-		sources[filepath.ToSlash(name)] = string(text)
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(root, name)
+		sources[filepath.ToSlash(inside)] = string(text)
 		return err
 	})
 	if err != nil {
