@@ -108,7 +108,7 @@ func Decide(s State, c LinkCommand) Decision {
 		return d
 	}
 	if c.Stamp.GetFailed() != "" {
-		return refused(c, Refuse(c.Stamp.GetFailed(), "", failedDetail(c.Stamp.GetFailed())))
+		return refused(c, Failed(c.Stamp.GetFailed()))
 	}
 	var d Decision
 	var err *Refusal
@@ -303,11 +303,12 @@ func refused(c LinkCommand, r *Refusal) Decision {
 	return Decision{Outcome: &pb.Outcome{Error: r.Code, Detail: r.Detail, Field: r.Field, Namespace: c.GetNamespace(), Code: c.GetCode()}}
 }
 
-func failedDetail(code string) string {
+// Failed is the refusal of a command that its writer could not stamp, for the reason that the stamp gives.
+func Failed(code string) *Refusal {
 	if code == CodeCommandExpired {
-		return "the command's time is more than 24 hours before or 60 seconds after the writer's; check the clocks and try again"
+		return Refuse(code, "", "the command's time is more than 24 hours before or 60 seconds after the writer's; check the clocks and try again")
 	}
-	return "what the decision needs cannot be had now; try again"
+	return Refuse(code, "", "what the decision needs cannot be had now; try again")
 }
 
 // asRefusal gives an error of a rule its stable code; an error that is a Refusal already stays what it is.

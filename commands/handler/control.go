@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
@@ -119,7 +121,8 @@ func (c *Control) advance(state *commands.Control, accepted []*pb.Envelope) {
 	close(c.moved)
 	c.moved = make(chan struct{})
 	for _, e := range accepted {
-		id := commandID(e.GetCommandId())
+		var id commandID
+		copy(id[:], e.GetCommandId())
 		if waiter, ok := c.waiting[id]; ok {
 			delete(c.waiting, id)
 			waiter <- e
@@ -179,14 +182,19 @@ type controlOverlay struct {
 }
 
 func (o *controlOverlay) decide(_ context.Context, r eventlog.Record, _ uint32, misplaced error, head events.Head) (*pb.Envelope, error) {
-	id := idOf(r.Value)
-	stamp := &pb.Stamp{TimeUs: max(o.ledger.now().UnixMicro(), head.TimeUS), ControlSeq: head.Seq}
-	e := &pb.Envelope{CommandId: id[:], Stamp: stamp}
+	id, now := idOf(r.Value), o.ledger.now()
+	e := &pb.Envelope{CommandId: id[:]}
 	command := &pb.ControlCommand{}
-	refusal := unreadable(command.UnmarshalVT(r.Value), misplaced)
+	refusal := unreadable(proto.Unmarshal(r.Value, command), misplaced) // refuses what is not UTF-8 anywhere
 	if refusal == nil {
 		refusal = commands.CheckRecord(command)
 	}
+	if refusal != nil {
+		e.Stamp = unreadStamp(r, now, head)
+	} else if e.Stamp = stampTime(command.GetTimeUs(), now, head); e.Stamp.GetFailed() != "" {
+		refusal = commands.Failed(e.Stamp.GetFailed())
+	}
+	e.Stamp.ControlSeq = head.Seq
 	if refusal != nil {
 		e.Outcome = &pb.Outcome{Error: refusal.Code, Detail: refusal.Detail, Field: refusal.Field}
 		return e, nil //nolint:nilerr // the outcome says it

@@ -78,6 +78,7 @@ func (h *Handler) linkWorker(number int32) (*worker, error) {
 	l := &linkLedger{store: h.store, partition: number, count: h.cfg.Partitions, control: h.control, now: h.cfg.Now}
 	p := &partition{stream: events.StreamLink, commandTopic: eventlog.CommandsLink, eventTopic: eventlog.EventsLink,
 		number: number, count: h.cfg.Partitions, log: h.cfg.Log, ledger: l, place: at}
+	p.standing.next.Store(at.checker.Next())
 	w := h.worker(p)
 	w.lives = func(begins bool) { l.live(begins, h.cfg.Logger) }
 	return w, nil

@@ -239,7 +239,7 @@ func restartOnTheSameStore(r *rig) {
 	key := keyed(p, 1)
 	for round := range 3 {
 		w := begin()
-		if round > 0 && (w.checker.Next() != int64(round) || len(w.covered) == 0) {
+		if round > 0 && (w.checker.Next() != int64(round) || w.standing.next.Load() != int64(round) || len(w.covered) == 0) {
 			r.t.Fatalf("round %d begins at offset %d, %d covered", round, w.checker.Next(), len(w.covered))
 		}
 		stop := r.write(w)

@@ -376,4 +376,13 @@ func TestTooLargeEnvelopeIsRefused(t *testing.T) {
 	if err != nil || e.GetOutcome().GetError() != "too_large" || len(e.GetEvents()) != 0 || e.GetCommandOffset() != 7 || len(record.Value) > 1000 {
 		t.Fatalf("%v %v", e, err)
 	}
+	if e.GetRequest().GetKey() != "k" {
+		t.Fatal("a repeat would not meet this outcome")
+	}
+	big = &pb.Envelope{Stamp: &pb.Stamp{TimeUs: 1 << 60}, Request: &pb.RequestRef{Owner: "ann", Key: string(make([]byte, maxEnvelope))},
+		Outcome: &pb.Outcome{Error: events.ErrorCommandExpired}}
+	record, next, err := seal(events.StreamLink, big, 3, events.Head{TimeUS: 9}, 8, 0)
+	if err != nil || len(record.Value) > 1000 || next.TimeUS != 9 || big.GetStamp().GetTimeUs() != 9 {
+		t.Fatalf("an expired command that is too large leaves its bucket at %d: %v", next.TimeUS, err)
+	}
 }

@@ -22,7 +22,7 @@ const (
 	maxLead = 60 * time.Second
 )
 
-// controlWait is how long a writer waits for the control position that a command names.
+// controlWait is how long a writer waits for the control positions that the commands of a batch name.
 const controlWait = 2 * time.Second
 
 // codeDraws bounds how often a code that is taken in its bucket is drawn again.
@@ -52,6 +52,8 @@ func (l *linkLedger) begin() overlay {
 type linkOverlay struct {
 	*linkLedger
 	batch *pebble.Batch
+	// patience is when the waiting for control positions ends; zero before the first command.
+	patience time.Time
 }
 
 func (o *linkOverlay) drop() {
@@ -100,7 +102,7 @@ func (o *linkOverlay) decide(ctx context.Context, r eventlog.Record, bucket uint
 		refusal = commands.CheckForm(command, bucket)
 	}
 	if refusal != nil {
-		e.Stamp = &pb.Stamp{TimeUs: max(o.now().UnixMicro(), head.TimeUS), ControlSeq: head.ControlSeq}
+		e.Stamp = unreadStamp(r, o.now(), head)
 		e.Outcome = &pb.Outcome{Error: refusal.Code, Detail: refusal.Detail, Field: refusal.Field}
 		return e, nil //nolint:nilerr // the outcome says it
 	}
@@ -161,16 +163,37 @@ func (o *linkOverlay) link(bucket uint32, routeKey string) (*pb.Link, error) {
 	return load(o.batch, linkKey(bucket, routeKey), &pb.Link{})
 }
 
+// stampTime says when a command of this time is decided: never before its bucket's last, and not at all if the writer's
+// clock and the sender's are too far apart.
+func stampTime(sentUS int64, now time.Time, head events.Head) *pb.Stamp {
+	s := &pb.Stamp{TimeUs: max(now.UnixMicro(), head.TimeUS), ControlSeq: head.ControlSeq}
+	if age := now.Sub(time.UnixMicro(sentUS)); age > maxAge || age < -maxLead {
+		s.TimeUs, s.Failed = now.UnixMicro(), commands.CodeCommandExpired
+	}
+	return s
+}
+
+// unreadStamp is the stamp of a record that is no command. Clocks are compared by the record's own time; if they are too far
+// apart, the bucket's time stays.
+func unreadStamp(r eventlog.Record, now time.Time, head events.Head) *pb.Stamp {
+	s := stampTime(r.Time.UnixMicro(), now, head)
+	if s.GetFailed() != "" {
+		s.TimeUs, s.Failed = head.TimeUS, ""
+	}
+	return s
+}
+
 // stamp says when the command is decided and what the control state says of it. It waits for the control position that
 // the command or the bucket's last envelope names.
 func (o *linkOverlay) stamp(ctx context.Context, c commands.LinkCommand, head events.Head) (*pb.Stamp, error) {
-	now := o.now()
-	s := &pb.Stamp{TimeUs: max(now.UnixMicro(), head.TimeUS), ControlSeq: head.ControlSeq}
-	if age := now.Sub(time.UnixMicro(c.GetTimeUs())); age > maxAge || age < -maxLead {
-		s.TimeUs, s.Failed = now.UnixMicro(), commands.CodeCommandExpired
+	s := stampTime(c.GetTimeUs(), o.now(), head)
+	if s.GetFailed() != "" {
 		return s, nil
 	}
-	control, err := o.control.At(ctx, max(c.GetControlSeq(), head.ControlSeq), controlWait)
+	if o.patience.IsZero() {
+		o.patience = time.Now().Add(controlWait)
+	}
+	control, err := o.control.At(ctx, max(c.GetControlSeq(), head.ControlSeq), time.Until(o.patience))
 	if errors.Is(err, ErrControlBehind) {
 		s.Failed = commands.CodeUnavailable
 		return s, nil
@@ -182,7 +205,7 @@ func (o *linkOverlay) stamp(ctx context.Context, c commands.LinkCommand, head ev
 	return s, nil
 }
 
-// draw puts a candidate into the stamp whose code is free in its bucket. Without one the decider answers that no id could be
+// draw puts a candidate into the stamp whose code is free in its bucket and not a reserved word. Without one the decider answers that no id could be
 // drawn.
 func (o *linkOverlay) draw(c commands.LinkCommand) error {
 	if o.mint == nil {
@@ -192,7 +215,8 @@ func (o *linkOverlay) draw(c commands.LinkCommand) error {
 		c.Stamp.CandidateId, _ = o.mint.DrawID()
 		return nil
 	}
-	o.mint.UseKey(newestKey(o.control.State()))
+	control := o.control.State()
+	o.mint.UseKey(newestKey(control))
 	create, draw := c.GetCreate(), o.mint.Draw
 	length := int(create.GetCodeLength())
 	if create.GetCodeMode() == pb.CodeMode_CODE_MODE_RANDOM {
@@ -207,7 +231,7 @@ func (o *linkOverlay) draw(c commands.LinkCommand) error {
 		if err != nil {
 			return err
 		}
-		if taken == nil {
+		if taken == nil && !control.Reserved(code) {
 			c.Stamp.CandidateId, c.Stamp.CandidateCode = id, code
 			return nil
 		}
@@ -237,7 +261,7 @@ func (o *linkOverlay) apply(e *pb.Envelope) error {
 		}
 		if print := next.Link.GetFingerprint(); s.Link == nil && len(print) > 0 {
 			if err := o.batch.Set(fingerprintKey(bucket, print), []byte(routeKey), nil); err != nil {
-				return fmt.Errorf("saving fingerprint: %w", err)
+				return storeError{fmt.Errorf("saving fingerprint: %w", err)}
 			}
 		}
 	}

@@ -122,7 +122,7 @@ func (p *partition) fold(records []eventlog.Record) error {
 			continue
 		}
 		if err := o.apply(e.Envelope); err != nil {
-			return p.alarm(r.Offset, e.GetBucket(), err)
+			return fmt.Errorf("applying envelope at offset %d: %w", r.Offset, err)
 		}
 		p.cover(e)
 	}

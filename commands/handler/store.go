@@ -90,11 +90,11 @@ func load[M message](r pebble.Reader, key []byte, m M) (none M, err error) {
 		return none, nil
 	}
 	if err != nil {
-		return none, fmt.Errorf("reading state: %w", err)
+		return none, storeError{fmt.Errorf("reading state: %w", err)}
 	}
 	err = errors.Join(m.UnmarshalVT(value), closer.Close())
 	if err != nil {
-		return none, fmt.Errorf("decoding state under %x: %w", key, err)
+		return none, storeError{fmt.Errorf("decoding state under %x: %w", key, err)}
 	}
 	return m, nil
 }
@@ -106,7 +106,7 @@ func loadBytes(r pebble.Reader, key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading state: %w", err)
+		return nil, storeError{fmt.Errorf("reading state: %w", err)}
 	}
 	copied := append([]byte{}, value...)
 	return copied, closer.Close()
@@ -115,10 +115,10 @@ func loadBytes(r pebble.Reader, key []byte) ([]byte, error) {
 func save[M message](b *pebble.Batch, key []byte, m M) error {
 	value, err := m.MarshalVT()
 	if err != nil {
-		return fmt.Errorf("encoding state: %w", err)
+		return storeError{fmt.Errorf("encoding state: %w", err)}
 	}
 	if err := b.Set(key, value, nil); err != nil {
-		return fmt.Errorf("saving state: %w", err)
+		return storeError{fmt.Errorf("saving state: %w", err)}
 	}
 	return nil
 }

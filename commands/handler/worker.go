@@ -35,7 +35,8 @@ type worker struct {
 	fault atomic.Pointer[error]
 }
 
-// storeError is a failure of the confirmed state itself: memory and disk may differ, so the partition stops.
+// storeError is a failure of the confirmed state itself: memory and disk may differ, and a new try would fail again, so the
+// partition stops.
 type storeError struct{ error }
 
 func (e storeError) Unwrap() error { return e.error }

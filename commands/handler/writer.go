@@ -21,6 +21,8 @@ const (
 	appendTimeout = 5 * time.Second
 	// maxEnvelope leaves room for the record's headers below the topic's limit.
 	maxEnvelope = eventlog.MaxEventBytes - 64<<10
+	// maxRequest is what a request key may take of an envelope that is too large otherwise.
+	maxRequest = 16 << 10
 )
 
 // errUnconfirmed ends a writer's life: what it appended is not, or not surely, what it expected to be.
@@ -205,7 +207,7 @@ func seal(stream string, e *pb.Envelope, bucket uint32, head events.Head, comman
 	e.CommandOffset, e.LowWatermark = commandOffset, low
 	value, hash, err := events.EncodeEnvelope(e)
 	if err == nil && len(value) > maxEnvelope {
-		shrink(e)
+		shrink(e, head)
 		value, hash, err = events.EncodeEnvelope(e)
 	}
 	if err != nil {
@@ -223,10 +225,17 @@ func seal(stream string, e *pb.Envelope, bucket uint32, head events.Head, comman
 	return record, next, nil
 }
 
-// shrink turns an envelope into the refusal of a command whose envelope would be too large.
-func shrink(e *pb.Envelope) {
-	e.Events, e.Request, e.Actor = nil, nil, ""
-	e.Stamp = &pb.Stamp{TimeUs: e.GetStamp().GetTimeUs(), ControlSeq: e.GetStamp().GetControlSeq()}
+// shrink turns an envelope into the refusal of a command whose envelope would be too large. A repeat meets it again.
+func shrink(e *pb.Envelope, head events.Head) {
+	if e.GetRequest().SizeVT() > maxRequest {
+		e.Request = nil
+	}
+	timeUS := e.GetStamp().GetTimeUs()
+	if e.GetOutcome().GetError() == events.ErrorCommandExpired {
+		timeUS = head.TimeUS
+	}
+	e.Events, e.Actor = nil, ""
+	e.Stamp = &pb.Stamp{TimeUs: timeUS, ControlSeq: e.GetStamp().GetControlSeq()}
 	e.Outcome = &pb.Outcome{Error: commands.CodeTooLarge, Detail: "the change is too large for one envelope"}
 }
 
