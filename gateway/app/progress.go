@@ -32,7 +32,7 @@ func (p *progress) begin(what string, total int64) {
 	}
 	p.end()
 	p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(what),
-		progressbar.OptionThrottle(progressTick), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionClearOnFinish())
+		progressbar.OptionThrottle(progressTick), progressbar.OptionShowCount(), progressbar.OptionClearOnFinish())
 }
 
 func (p *progress) add(n int64) {
