@@ -20,6 +20,7 @@ type draft struct {
 	control    *commands.Control
 	minControl uint64
 	key        string
+	keyGiven   bool // by the caller, not made here
 	now        time.Time
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/readmodels/links"
+	"github.com/hoplog/hoplog/schemas/pb"
 )
 
 // GetRequest answers GET /v1/requests/{key}: what became of a write of the caller's owner.
@@ -71,4 +72,34 @@ func batchState(rows []RequestRow) RequestState {
 		}
 	}
 	return RequestStateFailed
+}
+
+// keyElsewhere refuses a command whose request key another request used in another bucket, which the writer of the command's
+// bucket cannot know. In its own bucket the writer judges. It is exact up to what this server has read.
+func (a *api) keyElsewhere(command *pb.LinkCommand) error {
+	request, bucket := command.GetRequest(), commands.BucketFor(command)
+	found, err := a.Links.Request(request.GetOwner(), request.GetKey())
+	if err != nil {
+		return err
+	}
+	elsewhere := false
+	for _, used := range found {
+		if used.Position.Bucket == bucket {
+			return nil
+		}
+		elsewhere = elsewhere || command.GetTimeUs()-used.GetTimeUs() < commands.KeyTTL
+	}
+	if !elsewhere {
+		return nil
+	}
+	return commands.Refuse(commands.CodeIdempotencyKeyReused, headerKey, "this Idempotency-Key was used for another request; use a new key")
+}
+
+// batchRepeated reports whether rows of a batch with this key were decided before.
+func (a *api) batchRepeated(d *draft) (bool, error) {
+	if !d.keyGiven {
+		return false, nil
+	}
+	rows, err := a.Links.RequestRows(d.caller.GetOwner(), d.key)
+	return len(rows) > 0, err
 }

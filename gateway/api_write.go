@@ -55,7 +55,7 @@ func (a *api) CreateLink(c *gin.Context, params CreateLinkParams) {
 		a.fail(c, err)
 		return
 	}
-	a.submitOne(c, command, fields.typed)
+	a.submitOne(c, d, command, fields.typed)
 }
 
 // CreateLinks answers POST /v1/links:batch. Rows whose values are wrong are refused alone; the rest go out together.
@@ -79,15 +79,23 @@ func (a *api) CreateLinks(c *gin.Context, params CreateLinksParams) {
 		a.fail(c, err)
 		return
 	}
-	writeJSON(c, http.StatusOK, BatchResults{Results: a.submitRows(c.Request.Context(), d, rows)})
+	repeated, err := a.batchRepeated(d)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	writeJSON(c, http.StatusOK, BatchResults{Results: a.submitRows(c.Request.Context(), d, rows, repeated)})
 }
 
-func (a *api) submitRows(ctx context.Context, d *draft, rows []linkFields) []BatchResult {
+func (a *api) submitRows(ctx context.Context, d *draft, rows []linkFields, repeated bool) []BatchResult {
 	results := make([]BatchResult, len(rows))
 	sent := make([]*pb.LinkCommand, 0, len(rows))
 	index := make([]int, 0, len(rows)) // of sent, in rows
 	for i := range rows {
 		command, err := d.create(&rows[i], rowKey(d.key, i))
+		if err == nil && repeated {
+			err = a.keyElsewhere(command)
+		}
 		if err != nil {
 			results[i] = a.rowResult(outcome{err: err})
 			continue
@@ -186,7 +194,7 @@ func (a *api) change(c *gin.Context, domain, code string, key, ifMatch, position
 		return
 	}
 	d.seal(command, a.actsFor(d.caller, namespace, code), d.key)
-	a.submitOne(c, command, func(*Link) {})
+	a.submitOne(c, d, command, func(*Link) {})
 }
 
 // actsFor returns the owner in whose name a caller changes a link: an administrator's key acts for the link's owner, so that
@@ -202,7 +210,7 @@ func (a *api) actsFor(caller *pb.ApiKey, namespace, code string) string {
 
 // draft reads what all writes have in common.
 func (a *api) draft(c *gin.Context, key, position *string) (*draft, error) {
-	d := &draft{caller: callerOf(c), now: a.Now()}
+	d := &draft{caller: callerOf(c), keyGiven: key != nil, now: a.Now()}
 	var err error
 	if d.key, err = requestKey(key); err != nil {
 		return nil, err
@@ -281,8 +289,12 @@ func (a *api) answerable() error {
 }
 
 // submitOne sends a command and answers with its outcome; shown may touch up the link in the answer.
-func (a *api) submitOne(c *gin.Context, command *pb.LinkCommand, shown func(*Link)) {
-	if err := a.answerable(); err != nil {
+func (a *api) submitOne(c *gin.Context, d *draft, command *pb.LinkCommand, shown func(*Link)) {
+	err := a.answerable()
+	if err == nil && d.keyGiven {
+		err = a.keyElsewhere(command)
+	}
+	if err != nil {
 		a.fail(c, err)
 		return
 	}
