@@ -84,6 +84,7 @@ type ClickSink struct {
 	mu   sync.Mutex
 	own  map[int32]*ownedClicks
 	wait error // why there is no partition yet
+	in   bool  // the store is prepared, and the group joined
 }
 
 type ownedClicks struct {
@@ -121,7 +122,7 @@ func (s *ClickSink) enter(ctx context.Context) (ClickMembership, error) {
 	var pause backoff
 	for {
 		member, err := s.tryEnter(ctx)
-		s.setWait(err)
+		s.entered(err)
 		if err == nil {
 			return member, nil
 		}
@@ -187,16 +188,18 @@ func (s *ClickSink) owned() (numbers []int32) {
 	return numbers
 }
 
-func (s *ClickSink) setWait(err error) {
+func (s *ClickSink) entered(err error) {
 	s.mu.Lock()
-	s.wait = err
+	s.wait, s.in = err, err == nil
 	s.mu.Unlock()
 }
 
 // ClickSinkStatus is what an operator wants to know of a sink.
 type ClickSinkStatus struct {
 	// Waiting says why there are no partitions yet: the store or the log cannot be reached.
-	Waiting    error
+	Waiting error
+	// Joined: the store is prepared and the group joined. False without Waiting: the first try is under way.
+	Joined     bool
 	Partitions []ClickPartitionStatus // ours, in order
 }
 
@@ -204,7 +207,7 @@ type ClickSinkStatus struct {
 func (s *ClickSink) Status() ClickSinkStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := ClickSinkStatus{Waiting: s.wait}
+	out := ClickSinkStatus{Waiting: s.wait, Joined: s.in}
 	for _, o := range s.own {
 		out.Partitions = append(out.Partitions, o.p.status.get())
 	}
