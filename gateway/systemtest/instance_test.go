@@ -291,7 +291,7 @@ func (p *process) visitAs(method, path string, headers ...string) answer {
 }
 
 func (p *process) tryVisit(method, path string, headers ...string) (a answer, err error) {
-	req := &http.Request{Method: method, URL: &url.URL{Scheme: "http", Host: p.ports["redirect"], Opaque: "//" + p.ports["redirect"] + path},
+	req := &http.Request{Method: method, URL: &url.URL{Scheme: "http", Host: p.ports["redirect"], Opaque: path},
 		Header: http.Header{"User-Agent": {browser}}, Host: p.domain()}
 	for i := 0; i+1 < len(headers); i += 2 {
 		if headers[i] == "Host" {
@@ -299,7 +299,9 @@ func (p *process) tryVisit(method, path string, headers ...string) (a answer, er
 		}
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := direct.Do(req)
+	ctx, cancel := context.WithTimeout(context.Background(), direct.Timeout)
+	defer cancel()
+	resp, err := direct.Transport.RoundTrip(req.WithContext(ctx)) // a client would judge the Location
 	if err != nil {
 		return a, err
 	}
