@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -57,11 +56,10 @@ type node struct {
 	announce func(format string, args ...any)
 	firstKey string
 
-	life    context.Context
-	end     context.CancelFunc
-	working sync.WaitGroup
-	stops   []stopping
-	failed  chan error
+	life   context.Context //nolint:containedctx // the process's own: it ends last, in run
+	end    context.CancelFunc
+	stops  []stopping
+	failed chan error
 }
 
 // stopping is how one part is stopped.

@@ -49,9 +49,14 @@ func rebuild(c *cobra.Command, s settings) error {
 		report.Differing = []uint32{}
 	}
 	if s.GetBool("json") {
-		return printJSON(c.OutOrStdout(), report)
+		err = printJSON(c.OutOrStdout(), report)
+	} else {
+		err = report.print(c.OutOrStdout())
 	}
-	return report.print(c.OutOrStdout())
+	if err == nil && len(report.Differing) > 0 {
+		return errSilent // it is right now, and somebody should know that it was not
+	}
+	return err
 }
 
 // errCut: the process ended, or the connection did, before the rebuild was through.
