@@ -12,6 +12,13 @@ import (
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
+// Sizes of leases, in ids. A link takes about as many as there are partitions; half of the least lease outlasts the trip of
+// the next one through a busy control partition, and seven characters have 3.5e12 to burn.
+const (
+	leastLease = 1 << 18
+	mostLease  = 1 << 22
+)
+
 // live begins or ends a writer's life on the ledger: ids belong to one life and die with it.
 func (l *linkLedger) live(begins bool, logger *slog.Logger) {
 	if l.mint != nil {
@@ -19,7 +26,8 @@ func (l *linkLedger) live(begins bool, logger *slog.Logger) {
 		l.mint = nil
 	}
 	if begins {
-		m, err := mint.New(mint.Config{Partition: l.partition, Partitions: l.count, Leaser: newLeaser(l.control), Key: newestKey(l.control.State()), Logger: logger})
+		m, err := mint.New(mint.Config{Partition: l.partition, Partitions: l.count, Leaser: newLeaser(l.control), Key: newestKey(l.control.State()), Logger: logger,
+			LeastLease: leastLease, MostLease: mostLease})
 		if err != nil {
 			logger.Error("creating links is not possible", "partition", l.partition, "error", err)
 			return
