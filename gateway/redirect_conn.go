@@ -35,8 +35,8 @@ func (l *redirectListener) Accept() (net.Conn, error) {
 	return &redirectConn{Conn: c, timeouts: l.timeouts, now: now, until: now.Add(l.timeouts.request)}, nil
 }
 
-// redirectDeadlineSlack is how much earlier than asked for a deadline may strike.
-const redirectDeadlineSlack = time.Second
+// redirectDeadlineSlack is by which part of its timeout a deadline may strike too early.
+const redirectDeadlineSlack = 8
 
 // redirectConn reads the clock once for each request and arms deadlines only where something will wait for them, and not again
 // where the armed one is nearly the same. The HTTP server's own timeouts read the clock and set timers three times for each
@@ -55,11 +55,11 @@ type redirectConn struct {
 }
 
 func (c *redirectConn) Read(b []byte) (int, error) {
-	until := c.until
+	until, timeout := c.until, c.timeouts.request
 	if c.idle {
-		until = c.now.Add(c.timeouts.idle)
+		until, timeout = c.now.Add(c.timeouts.idle), c.timeouts.idle
 	}
-	if !redirectNear(c.readArmed, until) {
+	if !redirectNear(c.readArmed, until, timeout) {
 		if err := c.SetReadDeadline(until); err != nil {
 			return 0, err
 		}
@@ -75,7 +75,7 @@ func (c *redirectConn) Read(b []byte) (int, error) {
 
 func (c *redirectConn) Write(b []byte) (int, error) {
 	c.idle = true
-	if until := c.now.Add(c.timeouts.write); !redirectNear(c.writeArmed, until) {
+	if until := c.now.Add(c.timeouts.write); !redirectNear(c.writeArmed, until, c.timeouts.write) {
 		if err := c.SetWriteDeadline(until); err != nil {
 			return 0, err
 		}
@@ -85,7 +85,7 @@ func (c *redirectConn) Write(b []byte) (int, error) {
 }
 
 // redirectNear reports whether an armed deadline will do for the one asked for.
-func redirectNear(armed, asked time.Time) bool {
+func redirectNear(armed, asked time.Time, timeout time.Duration) bool {
 	early := asked.Sub(armed)
-	return early >= 0 && early < redirectDeadlineSlack
+	return early >= 0 && early < timeout/redirectDeadlineSlack
 }
