@@ -8,7 +8,7 @@ import (
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
-// ErrIntent: a record of the sink topic is not an intent that this binary can read, or says that the topic lost some.
+// ErrIntent says that a record of the sink topic is not an intent that this binary can read, or that the topic lost some.
 var ErrIntent = errors.New("not a readable sink intent")
 
 // ClickIntents folds one partition of the sink topic, from its beginning: how far the clicks are, and which range may not
@@ -19,7 +19,9 @@ var ErrIntent = errors.New("not a readable sink intent")
 // is a function of the clicks and of the intents before it. An intent is open until the next one that counts: its writer
 // went on only when its range was inserted.
 //
-// An intent of an empty range is a hold: until its time nobody but its writer begins another range.
+// An intent of an empty range is a hold: a range whose intent has an earlier time than the hold does not count, so until
+// then nobody begins one, and whoever does not know of the hold cannot. Its rows field is the offset at which it was to lie;
+// elsewhere it is void.
 type ClickIntents struct {
 	partition int32
 	next      int64
@@ -45,17 +47,18 @@ func (s *ClickIntents) Next() int64 { return s.next }
 // to s.
 func (s *ClickIntents) Open() (*pb.SinkIntent, *Clicks) { return s.open, s.before }
 
-// HeldUntil returns the time until which only the writer of the last hold begins a range; zero: nobody holds.
-func (s *ClickIntents) HeldUntil() time.Time {
-	if s.holdUS == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(s.holdUS)
+// HeldUntil returns the time before which no intent of a range counts.
+func (s *ClickIntents) HeldUntil() time.Time { return time.UnixMicro(s.holdUS) }
+
+// Hold returns the intent that holds the partition until a time, to be appended at this offset.
+func (s *ClickIntents) Hold(offset int64, until time.Time) *pb.SinkIntent {
+	return &pb.SinkIntent{SchemaVersion: ClickSchemaVersion, Partition: uint32(s.partition), From: s.next, To: s.next,
+		Rows: uint64(offset), TimeUs: until.UnixMicro()}
 }
 
-// Add folds the next record and returns its intent when it counts, nil when it is void. The error, an ErrIntent, says that
+// Add folds the next record, which lies at this offset, and returns its intent when it counts, nil when it is void. The error, an ErrIntent, says that
 // the topic cannot be trusted.
-func (s *ClickIntents) Add(value []byte) (*pb.SinkIntent, error) {
+func (s *ClickIntents) Add(offset int64, value []byte) (*pb.SinkIntent, error) {
 	intent := &pb.SinkIntent{}
 	if err := intent.UnmarshalVT(value); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIntent, err)
@@ -63,12 +66,21 @@ func (s *ClickIntents) Add(value []byte) (*pb.SinkIntent, error) {
 	if err := s.check(intent); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIntent, err)
 	}
-	if intent.GetFrom() < s.next {
+	if s.isVoid(intent, offset) {
 		s.Voids++
 		return nil, nil
 	}
 	return intent, s.Take(intent)
 }
+
+func (s *ClickIntents) isVoid(i *pb.SinkIntent, offset int64) bool {
+	if isHold(i) {
+		return i.GetFrom() < s.next || i.GetRows() != uint64(offset)
+	}
+	return i.GetFrom() < s.next || i.GetTimeUs() < s.holdUS
+}
+
+func isHold(i *pb.SinkIntent) bool { return i.GetFrom() == i.GetTo() }
 
 func (s *ClickIntents) check(i *pb.SinkIntent) error {
 	switch {
@@ -86,14 +98,14 @@ func (s *ClickIntents) check(i *pb.SinkIntent) error {
 
 // Take folds an intent that is known to count: one that Add has read, or that its writer has just seen confirmed.
 func (s *ClickIntents) Take(intent *pb.SinkIntent) error {
-	if intent.GetFrom() == intent.GetTo() {
+	if isHold(intent) {
 		s.holdUS = intent.GetTimeUs()
 		return nil
 	}
 	if err := s.before.Restore(s.open.GetLast()); err != nil {
 		return fmt.Errorf("%w: %w", ErrIntent, err)
 	}
-	s.open, s.next, s.holdUS = intent, intent.GetTo(), 0
+	s.open, s.next = intent, intent.GetTo()
 	s.Rows += intent.GetRows()
 	s.Repeats += intent.GetRepeats()
 	s.Gaps += intent.GetGaps()

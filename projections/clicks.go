@@ -17,7 +17,7 @@ import (
 // ClickSchemaVersion is the newest version of ClickBlock and SinkIntent that this binary reads and the one it writes.
 const ClickSchemaVersion = 1
 
-// ErrClickBlock: a record of the clicks topic is not a block of clicks that this binary can read in full.
+// ErrClickBlock says that a record of the clicks topic is not a block of clicks that this binary can read in full.
 var ErrClickBlock = errors.New("not a readable click block")
 
 // Clicks of before this and from this on do not fit into the columns; no clock of a living node shows them.

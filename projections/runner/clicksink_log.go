@@ -144,7 +144,7 @@ func readIntent(ctx context.Context, r *clickReader, s *projections.ClickIntents
 	if err != nil {
 		return err
 	}
-	intent, err := s.Add(rec.Value)
+	intent, err := s.Add(rec.Offset, rec.Value)
 	if err != nil {
 		return clickAlarm(r.topic, r.partition, rec.Offset, err.Error())
 	}

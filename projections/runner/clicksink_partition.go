@@ -173,7 +173,7 @@ func (p *clickPartition) step(ctx context.Context) error {
 	}
 	began := time.Now()
 	intent := batch.Intent()
-	intent.TimeUs = began.UnixMicro()
+	intent.TimeUs = max(began.UnixMicro(), p.intents.HeldUntil().UnixMicro()) // the holder's clock may be ahead of ours
 	if err := p.append(ctx, intent); err != nil {
 		return err
 	}

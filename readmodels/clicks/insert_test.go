@@ -98,6 +98,7 @@ func TestRepeatedInsertCountsOnce(t *testing.T) {
 
 // A block with more keys than ClickHouse puts into one block by default must stay one block all the way.
 func TestLargeInsertRepeats(t *testing.T) {
+	long(t)
 	s, n := newStore(t), newNode(t, nil, "n1")
 	const rows = 150_000
 	block := n.block(0, 0, every(noon, 3*time.Millisecond, rows)...)
@@ -120,6 +121,7 @@ func TestLargeInsertRepeats(t *testing.T) {
 }
 
 func TestCheckAndMend(t *testing.T) {
+	long(t)
 	ctx := context.Background()
 	s, n := newStore(t), newNode(t, nil, "n1")
 	b := batchOf(t, 2, 10, n.block(2, 5, every(noon, time.Minute, 100)...), n.block(2, 6, every(noon, time.Hour, 100)...))

@@ -71,7 +71,7 @@ func (s *Store) createDatabase(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making clickhouse client: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing is kept on it
+	defer conn.Close()
 	var there uint64
 	if err := conn.QueryRow(ctx, "SELECT count() FROM system.databases WHERE name = "+quote(s.cfg.Database)).Scan(&there); err != nil {
 		return unavailable("looking for the database", err)
@@ -138,7 +138,7 @@ func migrations(from fs.FS) ([]migration, error) {
 	for i, file := range names {
 		name := strings.TrimSuffix(path.Base(file), ".sql")
 		parts := migrationName.FindStringSubmatch(name)
-		if parts == nil || parts[1] != fmt.Sprintf("%04d", i+1) {
+		if len(parts) != 2 || parts[1] != fmt.Sprintf("%04d", i+1) {
 			return nil, fmt.Errorf("migration %s is not number %d", file, i+1)
 		}
 		version, err := strconv.ParseUint(parts[1], 10, 32)

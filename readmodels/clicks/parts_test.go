@@ -79,6 +79,14 @@ func storeAt(t testing.TB, addr, database string) *Store {
 	return s
 }
 
+// long marks a test that takes seconds.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: it takes seconds")
+	}
+}
+
 func quiet() *slog.Logger {
 	if os.Getenv("HOPLOG_TEST_LOG") != "" {
 		return slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -163,7 +171,7 @@ func encode(t testing.TB, b *pb.ClickBlock) []byte {
 	return value
 }
 
-// now is a time in the past, so that all of a test lies in one hour of one day.
+// noon is about the middle of a day.
 var noon = time.Date(2026, 10, 5, 12, 30, 15, 123_456_000, time.UTC)
 
 func every(from time.Time, step time.Duration, n int) []time.Time {

@@ -16,36 +16,26 @@ import (
 // aggregates, so only what differs every time differs.
 const aggregateTries = 3
 
-const betweenTries = time.Second
+const betweenTries = 500 * time.Millisecond
 
 // aggregates compares the minutes with the log, and every aggregate with the raw rows.
 func (c *comparison) aggregates(ctx context.Context) error {
-	c.r.progress("aggregates", 0, int64(len(grains)+1))
-	lasting, err := insist(ctx, c.againstLog)
+	lasting, err := c.lastingDifferences(ctx)
 	if err != nil {
 		return err
 	}
-	for i, g := range grains {
-		c.r.progress("aggregates", int64(i+1), int64(len(grains)+1))
-		wrong, err := insist(ctx, func(ctx context.Context) (map[string]Difference, error) { return c.againstRaw(ctx, g) })
-		if err != nil {
-			return err
-		}
-		maps.Copy(lasting, wrong)
-		for _, d := range wrong {
-			c.markWrong(d)
-		}
-	}
 	for _, key := range slices.Sorted(maps.Keys(lasting)) {
 		c.differ(lasting[key])
+		if lasting[key].Kind == DifferAggregate {
+			c.markWrong(lasting[key])
+		}
 	}
-	c.r.progress("aggregates", int64(len(grains)+1), int64(len(grains)+1))
 	return nil
 }
 
-// insist asks again until there is no difference, or aggregateTries times, and returns those that were there each time.
-func insist(ctx context.Context, ask func(context.Context) (map[string]Difference, error)) (map[string]Difference, error) {
-	lasting, err := ask(ctx)
+// lastingDifferences asks until there is no difference, or aggregateTries times, and returns those that were there each time.
+func (c *comparison) lastingDifferences(ctx context.Context) (map[string]Difference, error) {
+	lasting, err := c.differencesNow(ctx)
 	for try := 1; err == nil && len(lasting) > 0 && try < aggregateTries; try++ {
 		select {
 		case <-ctx.Done():
@@ -53,11 +43,30 @@ func insist(ctx context.Context, ask func(context.Context) (map[string]Differenc
 		case <-time.After(betweenTries):
 		}
 		var again map[string]Difference
-		again, err = ask(ctx)
+		again, err = c.differencesNow(ctx)
 		maps.DeleteFunc(again, func(key string, _ Difference) bool { _, was := lasting[key]; return !was })
 		lasting = again
 	}
 	return lasting, err
+}
+
+func (c *comparison) differencesNow(ctx context.Context) (map[string]Difference, error) {
+	steps := int64(len(grains) + 1)
+	c.r.progress("aggregates", 0, steps)
+	all, err := c.againstLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, g := range grains {
+		c.r.progress("aggregates", int64(i+1), steps)
+		wrong, err := c.againstRaw(ctx, g)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, wrong)
+	}
+	c.r.progress("aggregates", steps, steps)
+	return all, nil
 }
 
 func (c *comparison) markWrong(d Difference) {

@@ -47,11 +47,14 @@ func (r *reconciliation) repairPartition(ctx context.Context, hold *runner.Click
 	if wrong == nil {
 		return nil
 	}
-	if err := hold.Prolong(ctx); err != nil {
-		return err
+	for i, day := range slices.Sorted(maps.Keys(wrong.days)) {
+		r.progress("counting aggregates again", int64(i), int64(len(wrong.days)))
+		part := scope{partition, wrong.links, map[int64]struct{}{day: {}}}
+		if err := hold.Do(ctx, func(ctx context.Context) error { return r.store.rebuild(ctx, part) }); err != nil {
+			return err
+		}
 	}
-	r.progress("counting aggregates again", int64(len(wrong.links)), int64(len(wrong.links)))
-	return r.store.rebuild(ctx, *wrong)
+	return nil
 }
 
 // replace walks the intents and replaces the ranges that hold something bad.
@@ -92,8 +95,5 @@ func (r *reconciliation) replaceRange(ctx context.Context, hold *runner.ClickHol
 	if err != nil {
 		return err
 	}
-	if err := hold.Prolong(ctx); err != nil {
-		return err
-	}
-	return r.store.Replace(ctx, batch)
+	return hold.Do(ctx, func(ctx context.Context) error { return r.store.Replace(ctx, batch) })
 }

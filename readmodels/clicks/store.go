@@ -68,7 +68,7 @@ func (s *Store) each(ctx context.Context, doing, query string, scan func(row dri
 	if err != nil {
 		return unavailable(doing, err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err says what went wrong
+	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
 			return unavailable(doing, err)
