@@ -102,7 +102,7 @@ func appendUnescaped(dst, segment []byte) ([]byte, bool) {
 			if i+2 >= len(segment) {
 				return dst, false
 			}
-			hi, lo := unhex(segment[i+1]), unhex(segment[i+2])
+			hi, lo := Unhex(segment[i+1]), Unhex(segment[i+2])
 			if hi > 15 || lo > 15 {
 				return dst, false
 			}
@@ -114,7 +114,8 @@ func appendUnescaped(dst, segment []byte) ([]byte, bool) {
 	return dst, true
 }
 
-func unhex(c byte) byte {
+// Unhex returns the value of a hexadecimal digit, 0xFF if c is none.
+func Unhex(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
 		return c - '0'

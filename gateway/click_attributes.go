@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"unicode/utf8"
 
+	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -104,7 +105,7 @@ func clickFormDecode(value []byte) []byte {
 		case c == '+':
 			c = ' '
 		case c == '%' && i+2 < len(value):
-			hi, lo := clickUnhex(value[i+1]), clickUnhex(value[i+2])
+			hi, lo := events.Unhex(value[i+1]), events.Unhex(value[i+2])
 			if hi < 16 && lo < 16 {
 				c = hi<<4 | lo
 				i += 2
@@ -113,18 +114,6 @@ func clickFormDecode(value []byte) []byte {
 		out = append(out, c)
 	}
 	return out
-}
-
-func clickUnhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 0xFF
 }
 
 // clickText makes a string of at most that many bytes out of what a visitor sent: valid UTF-8 without control characters,

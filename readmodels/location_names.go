@@ -1,6 +1,10 @@
 package readmodels
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/hoplog/hoplog/events"
+)
 
 // manyComparisons is where comparing each name with each gives way to a map, so that no pair of queries is slow.
 const manyComparisons = 1024
@@ -79,21 +83,9 @@ func decodeByte(s string) (c byte, n int) {
 	case s[0] != '%' || len(s) < 3:
 		return s[0], 1
 	}
-	hi, lo := unhex(s[1]), unhex(s[2])
+	hi, lo := events.Unhex(s[1]), events.Unhex(s[2])
 	if hi > 15 || lo > 15 {
 		return '%', 1
 	}
 	return hi<<4 | lo, 3
-}
-
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 0xFF
 }
