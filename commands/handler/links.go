@@ -246,7 +246,7 @@ func (o *linkOverlay) apply(e *pb.Envelope) error {
 	}
 	var s commands.State
 	ref := linkOf(e)
-	if ref != nil {
+	if ref != nil && e.GetEvents()[0].GetLinkCreated() == nil { // a created link has no record before: codes are never given out again
 		link, err := o.link(bucket, events.RouteKey(ref.GetNamespace(), ref.GetCode()))
 		if err != nil {
 			return err
