@@ -3,6 +3,7 @@ package projections
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hoplog/hoplog/schemas/pb"
@@ -110,4 +111,17 @@ func (s *ClickIntents) Take(intent *pb.SinkIntent) error {
 	s.Repeats += intent.GetRepeats()
 	s.Gaps += intent.GetGaps()
 	return nil
+}
+
+// JoinIntents returns what one intent would say of the ranges of two that follow each other. The time is the later one.
+func JoinIntents(a, b *pb.SinkIntent) *pb.SinkIntent {
+	last := slices.Clone(b.GetLast())
+	for _, l := range a.GetLast() {
+		if _, moved := slices.BinarySearchFunc(b.GetLast(), l, compareSources); !moved {
+			last = append(last, l)
+		}
+	}
+	slices.SortFunc(last, compareSources)
+	return &pb.SinkIntent{SchemaVersion: ClickSchemaVersion, Partition: a.GetPartition(), From: a.GetFrom(), To: b.GetTo(), Last: last,
+		Rows: a.GetRows() + b.GetRows(), Repeats: a.GetRepeats() + b.GetRepeats(), Gaps: a.GetGaps() + b.GetGaps(), TimeUs: max(a.GetTimeUs(), b.GetTimeUs())}
 }

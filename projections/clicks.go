@@ -127,10 +127,13 @@ func (c *Clicks) End(b *ClickBatch) *ClickBatch {
 		b.last = append(b.last, &pb.LastSequence{
 			Node: source.node, Boot: slices.Clone(source.boot[:]), Partition: source.partition, Sequence: c.last[source]})
 	}
-	slices.SortFunc(b.last, func(x, y *pb.LastSequence) int {
-		return cmp.Or(strings.Compare(x.GetNode(), y.GetNode()), slices.Compare(x.GetBoot(), y.GetBoot()), cmp.Compare(x.GetPartition(), y.GetPartition()))
-	})
+	slices.SortFunc(b.last, compareSources)
 	return b
+}
+
+// compareSources orders the last sequences of an intent, so that equal batches give equal bytes.
+func compareSources(x, y *pb.LastSequence) int {
+	return cmp.Or(strings.Compare(x.GetNode(), y.GetNode()), slices.Compare(x.GetBoot(), y.GetBoot()), cmp.Compare(x.GetPartition(), y.GetPartition()))
 }
 
 // Intent returns what the sink topic says of the batch. Its time is the writer's to set.

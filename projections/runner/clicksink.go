@@ -35,6 +35,8 @@ type ClickStore interface {
 	Rebuild(ctx context.Context, b *projections.ClickBatch) error
 	// Report notes that everything below next is in, and the time of the last record below it.
 	Report(ctx context.Context, partition int32, next int64, asOf time.Time) error
+	// Reported returns the largest next that was reported, 0 if none was.
+	Reported(ctx context.Context, partition int32) (next int64, err error)
 }
 
 // ClickState is what a store holds of a batch.

@@ -7,8 +7,6 @@ import (
 
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
-	"github.com/hoplog/hoplog/projections"
-	"github.com/hoplog/hoplog/schemas/pb"
 )
 
 // ClickLog is what the click sink needs of the log: to read, to append intents, to be told its partitions.
@@ -110,74 +108,4 @@ func (r *clickReader) peek(ctx context.Context) (*eventlog.Record, error) {
 func (r *clickReader) take() {
 	r.left = r.left[1:]
 	r.next++
-}
-
-// ReadIntents folds one partition of the sink topic from its beginning to its present end, and returns that end. each, which
-// may be nil, gets every intent that counts with the fold as it was before it; the fold must not be kept.
-func ReadIntents(ctx context.Context, log Source, partition int32, each func(i *projections.ClickIntents)) (*projections.ClickIntents, int64, error) {
-	b, err := boundsOf(ctx, log, eventlog.Sink, partition)
-	if err != nil {
-		return nil, 0, err
-	}
-	if b.start > 0 {
-		return nil, 0, clickAlarm(eventlog.Sink, partition, 0, fmt.Sprintf("the topic begins at %d: intents are lost", b.start))
-	}
-	s := projections.NewClickIntents(partition)
-	if b.end == 0 {
-		return s, 0, nil
-	}
-	r, err := openClickReader(log, eventlog.Sink, partition, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer r.close()
-	for r.next < b.end {
-		if err := readIntent(ctx, r, s, each); err != nil {
-			return nil, 0, err
-		}
-	}
-	return s, b.end, nil
-}
-
-func readIntent(ctx context.Context, r *clickReader, s *projections.ClickIntents, each func(i *projections.ClickIntents)) error {
-	rec, err := r.peek(ctx)
-	if err != nil {
-		return err
-	}
-	intent, err := s.Add(rec.Offset, rec.Value)
-	if err != nil {
-		return clickAlarm(r.topic, r.partition, rec.Offset, err.Error())
-	}
-	r.take()
-	if each != nil && intent != nil && intent.GetFrom() < intent.GetTo() {
-		each(s)
-	}
-	return nil
-}
-
-// RereadClicks folds the range of an intent again, from the fold as it was before it, and checks that the log still gives
-// what the intent says. The error is an alarm if not.
-func RereadClicks(ctx context.Context, log Source, intent *pb.SinkIntent, before *projections.Clicks) (*projections.ClickBatch, error) {
-	partition := int32(intent.GetPartition())
-	r, err := openClickReader(log, eventlog.Clicks, partition, intent.GetFrom())
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
-	fold := before.Clone()
-	batch := fold.Begin(intent.GetFrom())
-	for r.next < intent.GetTo() {
-		rec, err := r.peek(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if err := fold.Add(batch, rec.Offset, rec.Value); err != nil {
-			return nil, clickAlarm(r.topic, partition, rec.Offset, err.Error())
-		}
-		r.take()
-	}
-	if err := fold.End(batch).Matches(intent); err != nil {
-		return nil, clickAlarm(eventlog.Clicks, partition, intent.GetFrom(), err.Error())
-	}
-	return batch, nil
 }

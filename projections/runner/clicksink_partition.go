@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog"
@@ -15,6 +14,9 @@ import (
 // errNotOurs: somebody else wrote to our partition of the sink topic, or our own append may or may not have arrived. All we
 // know of the partition is thrown away and read again.
 var errNotOurs = errors.New("the partition may have another writer")
+
+// errStoreReset says that the store has lost what it had. It is filled again, as by a sink that has just started.
+var errStoreReset = errors.New("the click store has lost what it held")
 
 // clickPartition is the sink of one partition. run is one goroutine; status may be asked by others.
 type clickPartition struct {
@@ -29,6 +31,7 @@ type clickPartition struct {
 	reader   *clickReader
 	poison   error // what the record at the reader's position is
 	unsaid   progress
+	said     int64 // the last next that was reported
 }
 
 // progress is what the store has to be told.
@@ -82,12 +85,16 @@ func (p *clickPartition) life(ctx context.Context, pause *backoff) error {
 	}
 }
 
-// takeOver reads the intents, waits while the partition is held, and settles the open one.
+// takeOver reads the intents, waits while the partition is held, fills the store again if it has lost what it had, and
+// settles the open range.
 func (p *clickPartition) takeOver(ctx context.Context) error {
 	if err := p.load(ctx); err != nil {
 		return err
 	}
 	if err := p.awaitRelease(ctx); err != nil {
+		return err
+	}
+	if err := p.refill(ctx); err != nil {
 		return err
 	}
 	return p.settleOpen(ctx)
@@ -162,7 +169,7 @@ func (p *clickPartition) forget() {
 	if p.reader != nil {
 		p.reader.close()
 	}
-	p.intents, p.fold, p.appender, p.reader, p.poison = nil, nil, nil, nil, nil
+	p.intents, p.fold, p.appender, p.reader, p.poison, p.said = nil, nil, nil, nil, nil, 0
 }
 
 // step takes one batch from the log into the store.
@@ -198,61 +205,6 @@ func (p *clickPartition) append(ctx context.Context, intent *pb.SinkIntent) erro
 	return p.intents.Take(intent)
 }
 
-// gather waits for clicks and collects what comes within the gathering time. asOf is the time of the last record.
-func (p *clickPartition) gather(ctx context.Context) (_ *projections.ClickBatch, asOf time.Time, err error) {
-	if err := p.awaitClicks(ctx); err != nil {
-		return nil, asOf, err
-	}
-	batch := p.fold.Begin(p.reader.next)
-	wait, cancel := context.WithTimeout(ctx, p.cfg.Gather)
-	defer cancel()
-	for len(batch.Rows) < p.cfg.MaxRows && batch.Sources() < maxSources {
-		rec, err := p.reader.peek(wait)
-		if err == nil {
-			err = p.add(batch, rec)
-		}
-		switch timeUp := ctx.Err() == nil && wait.Err() != nil; {
-		case err == nil:
-			asOf = rec.Time
-			continue
-		case batch.From < batch.To && isAlarm(err):
-			p.poison = err // what came before it counts
-		case batch.From == batch.To || !timeUp:
-			return nil, asOf, err
-		}
-		break
-	}
-	return p.fold.End(batch), asOf, nil
-}
-
-// awaitClicks returns when the next record is there.
-func (p *clickPartition) awaitClicks(ctx context.Context) error {
-	if p.poison != nil {
-		return p.poison
-	}
-	for p.unsaid.due {
-		wait, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := p.reader.peek(wait)
-		cancel()
-		if err == nil || ctx.Err() != nil || wait.Err() == nil {
-			return err
-		}
-		if err := p.report(ctx); err != nil {
-			return err
-		}
-	}
-	_, err := p.reader.peek(ctx)
-	return err
-}
-
-func (p *clickPartition) add(batch *projections.ClickBatch, rec *eventlog.Record) error {
-	if err := p.fold.Add(batch, rec.Offset, rec.Value); err != nil {
-		return clickAlarm(eventlog.Clicks, p.number, rec.Offset, err.Error())
-	}
-	p.reader.take()
-	return nil
-}
-
 // report tells the store how far it is. The store may be down: what could not be said is said with the next batch.
 func (p *clickPartition) report(ctx context.Context) error {
 	if !p.unsaid.due {
@@ -264,51 +216,6 @@ func (p *clickPartition) report(ctx context.Context) error {
 		p.cfg.Logger.Warn("reporting the sink's progress failed", "partition", p.number, "error", err)
 		return ctx.Err()
 	}
-	p.unsaid.due = false
+	p.unsaid.due, p.said = false, p.unsaid.next
 	return nil
-}
-
-// ClickPartitionStatus is how the sink of one partition is. Totals are over all writers the partition ever had.
-type ClickPartitionStatus struct {
-	Partition  int32
-	Next       int64 // offset of the clicks topic below which all is inserted, or is about to be
-	Rows       uint64
-	Repeats    uint64 // dropped
-	Gaps       uint64 // clicks that nodes dropped or lost
-	Voids      uint64 // intents of writers that were no longer the partition's
-	Inserted   uint64 // rows by this process
-	LastInsert time.Time
-	Waiting    error // why it waits and tries again
-	Stopped    error // why it stopped for good
-}
-
-type clickStatus struct {
-	mu sync.Mutex
-	s  ClickPartitionStatus
-}
-
-func (c *clickStatus) get() ClickPartitionStatus {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.s
-}
-
-func (c *clickStatus) update(f func(s *ClickPartitionStatus)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f(&c.s)
-}
-
-func (c *clickStatus) folded(i *projections.ClickIntents) {
-	c.update(func(s *ClickPartitionStatus) {
-		s.Next, s.Rows, s.Repeats, s.Gaps, s.Voids = i.Next(), i.Rows, i.Repeats, i.Gaps, i.Voids
-	})
-}
-
-func (c *clickStatus) inserted(i *projections.ClickIntents, b *projections.ClickBatch) {
-	c.folded(i)
-	c.update(func(s *ClickPartitionStatus) {
-		s.Inserted += uint64(len(b.Rows))
-		s.LastInsert, s.Waiting = time.Now(), nil
-	})
 }

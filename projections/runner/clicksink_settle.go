@@ -2,11 +2,13 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/projections"
+	"github.com/hoplog/hoplog/schemas/pb"
 )
 
 // insert puts a batch whose intent is confirmed into the store, and tries until it is there or another writer shows.
@@ -29,9 +31,26 @@ func (p *clickPartition) insert(ctx context.Context, b *projections.ClickBatch, 
 		if err := p.stillOurs(ctx); err != nil {
 			return err
 		}
+		if err := p.storeRemembers(ctx); errors.Is(err, errStoreReset) {
+			return err
+		}
 		err = p.settle(ctx, b, began)
 	}
 	return nil
+}
+
+// storeRemembers asks whether the store still knows what it was told: it may have come back empty.
+func (p *clickPartition) storeRemembers(ctx context.Context) error {
+	try, cancel := context.WithTimeout(ctx, insertTimeout)
+	defer cancel()
+	if err := p.cfg.Store.Prepare(try); err != nil {
+		return fmt.Errorf("preparing the click store: %w", err)
+	}
+	reported, err := p.cfg.Store.Reported(try, p.number)
+	if err == nil && reported < p.said {
+		return fmt.Errorf("%w: it knows of %d, it had %d", errStoreReset, reported, p.said)
+	}
+	return err
 }
 
 // settleOpen makes sure that the range of the last intent is in the store, whoever wrote that intent.
@@ -50,17 +69,22 @@ func (p *clickPartition) settleOpen(ctx context.Context) error {
 	case open.GetFrom() < b.start:
 		return p.compareExpired(ctx)
 	}
-	batch, err := RereadClicks(ctx, p.cfg.Log, open, before)
+	return p.settleRange(ctx, open, before, time.UnixMicro(open.GetTimeUs()))
+}
+
+// settleRange reads a range again and tries until it is in the store. began is when it may first have been inserted.
+func (p *clickPartition) settleRange(ctx context.Context, intent *pb.SinkIntent, before *projections.Clicks, began time.Time) error {
+	batch, err := RereadClicks(ctx, p.cfg.Log, intent, before)
 	if err != nil {
 		return err
 	}
 	var pause backoff
 	for {
-		err := p.settle(ctx, batch, time.UnixMicro(open.GetTimeUs()))
+		err := p.settle(ctx, batch, began)
 		if err == nil {
 			return nil
 		}
-		p.cfg.Logger.Warn("settling the open range failed", "partition", p.number, "from", batch.From, "to", batch.To, "error", err)
+		p.cfg.Logger.Warn("settling a range of clicks failed", "partition", p.number, "from", batch.From, "to", batch.To, "error", err)
 		p.status.update(func(s *ClickPartitionStatus) { s.Waiting = err })
 		if err := pause.sleep(ctx); err != nil {
 			return err
@@ -69,6 +93,45 @@ func (p *clickPartition) settleOpen(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// longAgo makes settle ask the store first: joined ranges were inserted under other tokens, if at all.
+var longAgo time.Time
+
+// refill inserts again what a store must have held and does not: one that was thrown away, or put back from a backup. What the
+// log no longer holds is lost.
+func (p *clickPartition) refill(ctx context.Context) error {
+	open, _ := p.intents.Open()
+	if open == nil {
+		return nil
+	}
+	try, cancel := context.WithTimeout(ctx, insertTimeout)
+	defer cancel()
+	if err := p.cfg.Store.Prepare(try); err != nil {
+		return fmt.Errorf("preparing the click store: %w", err)
+	}
+	reported, err := p.cfg.Store.Reported(try, p.number)
+	if err != nil || reported >= open.GetFrom() {
+		return err
+	}
+	b, err := boundsOf(ctx, p.cfg.Log, eventlog.Clicks, p.number)
+	if err != nil {
+		return err
+	}
+	p.cfg.Logger.Warn("the click store knows less than was inserted: filling it again", "partition", p.number, "known", reported, "inserted", open.GetFrom())
+	wanted := func(i *pb.SinkIntent) bool {
+		return i.GetTo() > reported && i.GetFrom() >= b.start && i.GetTo() <= open.GetFrom()
+	}
+	return WalkRanges(ctx, p.cfg.Log, p.number, wanted, func(joined *pb.SinkIntent, before *projections.Clicks) error {
+		p.status.update(func(s *ClickPartitionStatus) {
+			s.Waiting = fmt.Errorf("filling the store again, at offset %d of %d", joined.GetFrom(), open.GetFrom())
+		})
+		if err := p.settleRange(ctx, joined, before, longAgo); err != nil {
+			return err
+		}
+		p.unsaid = progress{next: joined.GetTo(), asOf: time.UnixMicro(joined.GetTimeUs()), due: true}
+		return p.report(ctx)
+	})
 }
 
 // compareExpired looks at an open range whose clicks the log no longer holds: nothing can be inserted again. Going on loses
@@ -101,24 +164,27 @@ func (p *clickPartition) settle(ctx context.Context, b *projections.ClickBatch, 
 			return err
 		}
 	}
-	// A state that was mended is looked at again: the store may have answered from a token it remembers.
-	for range 3 {
+	// A state that was mended is looked at again: the store may have answered from a token it remembers, and kept nothing.
+	for try := range 3 {
 		state, err := p.check(ctx, b)
 		if err != nil || state == ClicksComplete {
 			return err
 		}
 		p.cfg.Logger.Warn("mending a range of clicks", "partition", p.number, "from", b.From, "to", b.To, "state", state.String())
-		if err := p.mend(ctx, b, state); err != nil {
+		if err := p.mend(ctx, b, state, try == 0); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("the store does not keep the clicks of partition %d [%d, %d)", b.Partition, b.From, b.To)
 }
 
-func (p *clickPartition) mend(ctx context.Context, b *projections.ClickBatch, state ClickState) error {
+func (p *clickPartition) mend(ctx context.Context, b *projections.ClickBatch, state ClickState, first bool) error {
 	try, cancel := context.WithTimeout(ctx, mendTimeout)
 	defer cancel()
-	if state == ClicksMiscounted {
+	switch {
+	case state == ClicksMissing && first:
+		return p.cfg.Store.Insert(try, b, clickToken(b))
+	case state == ClicksMiscounted:
 		return p.cfg.Store.Rebuild(try, b)
 	}
 	return p.cfg.Store.Replace(try, b)

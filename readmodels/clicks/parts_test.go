@@ -102,7 +102,12 @@ func newLog(t testing.TB, partitions int) *eventlog.Log {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	log, err := eventlog.Open(eventlog.Config{Brokers: []string{b.Addr()}}, quiet())
+	return logAt(t, b.Addr(), partitions)
+}
+
+func logAt(t testing.TB, addr string, partitions int) *eventlog.Log {
+	t.Helper()
+	log, err := eventlog.Open(eventlog.Config{Brokers: []string{addr}}, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,15 +205,21 @@ func startSink(t testing.TB, log runner.ClickLog, store runner.ClickStore) (*run
 // tables are the sums of all tables: rows of raw, clicks of each aggregate, and the distinct places in the log.
 type tables struct{ raw, distinct, minute, hour, day uint64 }
 
-func (s *Store) tables(t testing.TB) (out tables) {
+func (s *Store) tables(t testing.TB) tables {
 	t.Helper()
-	const all = "sum(human) + sum(bot) + sum(preview) + sum(probe)"
-	query := "SELECT (SELECT count() FROM clicks_raw), (SELECT uniqExact(log_partition, log_offset, log_index) FROM clicks_raw), " +
-		"(SELECT " + all + " FROM clicks_minute), (SELECT " + all + " FROM clicks_hour), (SELECT " + all + " FROM clicks_day)"
-	if err := s.conn.QueryRow(context.Background(), query).Scan(&out.raw, &out.distinct, &out.minute, &out.hour, &out.day); err != nil {
+	out, err := s.tablesNow()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func (s *Store) tablesNow() (out tables, err error) {
+	const all = "sum(human) + sum(bot) + sum(preview) + sum(probe)"
+	query := "SELECT (SELECT count() FROM clicks_raw), (SELECT uniqExact(log_partition, log_offset, log_index) FROM clicks_raw), " +
+		"(SELECT " + all + " FROM clicks_minute), (SELECT " + all + " FROM clicks_hour), (SELECT " + all + " FROM clicks_day)"
+	err = s.conn.QueryRow(context.Background(), query).Scan(&out.raw, &out.distinct, &out.minute, &out.hour, &out.day)
+	return out, err
 }
 
 func same(n uint64) tables { return tables{n, n, n, n, n} }
@@ -227,11 +238,12 @@ func awaitTables(t testing.TB, s *Store, want uint64) {
 	t.Helper()
 	end := time.Now().Add(30 * time.Second)
 	var got tables
+	var err error
 	for time.Now().Before(end) {
-		if got = s.tables(t); got == same(want) {
+		if got, err = s.tablesNow(); got == same(want) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Fatalf("tables hold %+v, want %d everywhere", got, want)
+	t.Fatalf("tables hold %+v, want %d everywhere, %v", got, want, err)
 }

@@ -168,15 +168,16 @@ func (r *reconciliation) freeze(ctx context.Context) error {
 // it had seen: a repeat of an expired click could not be told from a new one otherwise.
 func (r *reconciliation) afterExpired(ctx context.Context, part partitionRange) (partitionRange, error) {
 	start := part.from
-	_, _, err := runner.ReadIntents(ctx, r.log, part.partition, func(i *projections.ClickIntents) {
+	_, _, err := runner.ReadIntents(ctx, r.log, part.partition, func(i *projections.ClickIntents) error {
 		intent, _ := i.Open()
 		if intent.GetFrom() >= start {
-			return
+			return nil
 		}
 		for _, l := range intent.GetLast() {
 			part.seeds = append(part.seeds, seed{[]byte(l.GetNode()), l.GetBoot(), uint64(l.GetPartition()), l.GetSequence()})
 		}
 		part.from = max(start, intent.GetTo())
+		return nil
 	})
 	part.from = min(part.from, part.to)
 	return part, err

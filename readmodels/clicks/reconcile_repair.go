@@ -66,24 +66,22 @@ func (r *reconciliation) replace(ctx context.Context, hold *runner.ClickHold, pa
 	if err != nil {
 		return fmt.Errorf("asking for the start of the clicks: %w", err)
 	}
-	var done int64
-	var failed []error
-	_, _, err = runner.ReadIntents(ctx, r.log, partition, func(i *projections.ClickIntents) {
-		intent, before := i.Open()
-		if len(failed) > 0 || !touches(bad, intent) {
-			return
+	wanted := func(i *pb.SinkIntent) bool {
+		switch {
+		case !touches(bad, i):
+			return false
+		case i.GetFrom() < starts[partition]:
+			r.store.logger.Error("clicks cannot be repaired", "partition", partition, "from", i.GetFrom(), "to", i.GetTo(), "error", errExpired)
+			return false
 		}
+		return true
+	}
+	var done int64
+	return runner.WalkRanges(ctx, r.log, partition, wanted, func(joined *pb.SinkIntent, before *projections.Clicks) error {
 		done++
 		r.progress("replacing ranges", done, 0)
-		if intent.GetFrom() < starts[partition] {
-			r.store.logger.Error("clicks cannot be repaired", "partition", partition, "from", intent.GetFrom(), "to", intent.GetTo(), "error", errExpired)
-			return
-		}
-		if err := r.replaceRange(ctx, hold, intent, before); err != nil {
-			failed = append(failed, err)
-		}
+		return r.replaceRange(ctx, hold, joined, before)
 	})
-	return errors.Join(append(failed, err)...)
 }
 
 func touches(bad []logRange, intent *pb.SinkIntent) bool {

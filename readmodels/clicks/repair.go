@@ -149,6 +149,15 @@ type progress struct {
 	asOf time.Time
 }
 
+// Reported returns how far the sink of a partition was by its own report, 0 without one.
+func (s *Store) Reported(ctx context.Context, partition int32) (next int64, err error) {
+	query := fmt.Sprintf("SELECT max(next) FROM sink_progress WHERE log_partition = %d", partition)
+	if err := s.conn.QueryRow(ctx, query).Scan(&next); err != nil {
+		return 0, unavailable("reading the sink's progress", err)
+	}
+	return next, nil
+}
+
 // progressOf reads the newest report of every partition; partitions without one are missing.
 func (s *Store) progressOf(ctx context.Context) (map[int32]progress, error) {
 	out := map[int32]progress{}

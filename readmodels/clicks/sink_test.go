@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/events/eventlog/realkafka"
 	"github.com/hoplog/hoplog/projections"
 	"github.com/hoplog/hoplog/projections/runner"
 	"github.com/hoplog/hoplog/readmodels/clicks/engine/enginetest"
@@ -299,11 +301,78 @@ func TestSinkAlarms(t *testing.T) {
 	}
 }
 
+// A store that was thrown away is filled again from the log, in blocks of many old ranges.
+func TestSinkFillsALostStoreAgain(t *testing.T) {
+	log, store := newLog(t, 2), newStore(t)
+	n := newNode(t, log, "n1")
+	first := n.block(0, 1, every(noon, time.Minute, 10)...)
+	_, stop := startSink(t, all(log, 2), store)
+	var sent uint64
+	for range 8 {
+		n.send(0, n.block(0, 1, every(noon, time.Minute, 10)...), first)
+		n.send(1, n.block(1, 1, noon))
+		sent += 11
+		time.Sleep(100 * time.Millisecond)
+	}
+	awaitTables(t, store, sent)
+	lose := func() {
+		if err := store.exec(context.Background(), "losing", "DROP DATABASE %s", store.cfg.Database); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// While it runs, the sink notices with its next insert.
+	lose()
+	n.send(0, n.block(0, 2, noon))
+	n.send(1, n.block(1, 2, noon))
+	sent += 2
+	awaitTables(t, store, sent)
+	stop()
+	lose()
+	var blocks atomic.Int32
+	startSink(t, all(log, 2), &hookedStore{Store: store, insert: func(_ *projections.ClickBatch, do func() error) error {
+		blocks.Add(1)
+		return do()
+	}})
+	awaitTables(t, store, sent)
+	if got := blocks.Load(); got != 4 { // all closed ranges in one, and the open one, of two partitions
+		t.Errorf("%d blocks", got)
+	}
+}
+
+// The broker dies and comes back under load, and the sinks with it change places.
+func TestSinkOnRealKafka(t *testing.T) {
+	long(t)
+	broker := realkafka.Start(t)
+	log, store := logAt(t, broker.Addr(), 4), newStore(t)
+	n := newNode(t, log, "n1")
+	var sent uint64
+	send := func() {
+		for p := range int32(4) {
+			n.send(p, n.block(p, 1, every(noon, time.Second, 10)...))
+			sent += 10
+		}
+	}
+	_, stop := startSink(t, runner.ClickLogOf(log), store)
+	send()
+	awaitTables(t, store, sent)
+	send()
+	stop()
+	sink, _ := startSink(t, runner.ClickLogOf(log), store)
+	awaitTables(t, store, sent)
+	broker.Kill()
+	broker.Restart()
+	send()
+	awaitTables(t, store, sent)
+	if report := reconcile(t, log, store, Options{}); !report.OK() || report.LogClicks != sent || sink.Err() != nil {
+		t.Errorf("%+v %v", report, sink.Err())
+	}
+}
+
 // An old open range is not inserted by its token, which the store may have forgotten: the store is asked.
 func TestSinkSettlesOldRanges(t *testing.T) {
 	long(t)
 	for name, damage := range map[string]string{
-		"nothing is there":          "TRUNCATE TABLE clicks_raw",
+		"nothing is there":          "DROP DATABASE IF EXISTS %s",
 		"everything is there":       "SELECT 1",
 		"some rows are there":       "ALTER TABLE clicks_raw DELETE WHERE log_index > 3 SETTINGS mutations_sync = 2",
 		"an aggregate is not there": "TRUNCATE TABLE clicks_hour",
@@ -330,17 +399,17 @@ func TestSinkSettlesOldRanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			insert(t, store, batch, "forgotten")
-			if err := store.exec(ctx, "damaging", "%s", damage); err != nil {
+			if err := store.exec(ctx, "damaging", "%s", strings.ReplaceAll(damage, "%s", store.cfg.Database)); err != nil {
 				t.Fatal(err)
 			}
-			byToken := false
+			var inserts atomic.Int32
 			startSink(t, all(log, 1), &hookedStore{Store: store, insert: func(_ *projections.ClickBatch, do func() error) error {
-				byToken = true
+				inserts.Add(1)
 				return do()
 			}})
 			awaitTables(t, store, 10)
-			if byToken {
-				t.Error("inserted by the token")
+			if want := map[bool]int32{true: 1}[name == "nothing is there"]; inserts.Load() != want {
+				t.Errorf("%d inserts by the token, want %d", inserts.Load(), want)
 			}
 		})
 	}
