@@ -27,7 +27,7 @@ func (l clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	case kgo.LogLevelWarn:
 		to = slog.LevelWarn
 	}
-	l.to.With("from", "kafka client").Log(context.Background(), to, msg, keyvals...)
+	l.to.With("from", "kafka client").Log(context.Background(), to, msg, keyvals...) //nolint:sloglint // the client words its own messages
 }
 
 // brokerLogger passes the embedded broker's warnings on.

@@ -3,7 +3,6 @@ package eventlog
 import (
 	"context"
 	"crypto/rand"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -71,7 +70,7 @@ func trimAndRestart(t *testing.T, clean bool) {
 
 func embedded(t *testing.T, dir string) (*Embedded, *Log) {
 	t.Helper()
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	quiet := slog.New(slog.DiscardHandler)
 	e, err := StartEmbedded(EmbeddedConfig{Dir: dir, Addr: "127.0.0.1:0"}, quiet)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func (h *hostile) invalidUTF8(t *testing.T) {
 	link := h.link(h.target("https://example.com/utf8"))
 	for _, bad := range notUTF8 {
 		for _, field := range []string{"target", "title", "code", "domain", "query", "expires_at", "code_mode", "nonsense"} {
-			body := fmt.Sprintf("{\"target\":\"https://example.com/\",\"%s\":\"%s\"}", field, bad)
+			body := `{"target":"https://example.com/","` + field + `":"` + bad + `"}`
 			refusedWith(t, fmt.Sprintf("%s %q", field, bad), h.send("POST", "/v1/links", body), "invalid_request")
 		}
 		for _, body := range []string{"{\"tags\":[\"" + bad + "\"]}", "{\"reason\":\"" + bad + "\"}", "{\"" + bad + "\":1}", bad, "{}" + bad} {

@@ -123,7 +123,7 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	<-p.ended
+	<-p.ended //nolint:errcheck // killed, as it says
 	p.cmd = nil
 }
 

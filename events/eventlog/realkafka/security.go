@@ -51,7 +51,7 @@ func (s *Security) properties() []string {
 	const scramModule = "org.apache.kafka.common.security.scram.ScramLoginModule"
 	return []string{
 		"listener.name.secure.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-		fmt.Sprintf(`listener.name.secure.plain.sasl.jaas.config=%s required user_%s="%s";`, plainModule, s.User, s.Password),
+		fmt.Sprintf(`listener.name.secure.plain.sasl.jaas.config=%s required user_%s=%q;`, plainModule, s.User, s.Password),
 		fmt.Sprintf(`listener.name.secure.scram-sha-256.sasl.jaas.config=%s required;`, scramModule),
 		fmt.Sprintf(`listener.name.secure.scram-sha-512.sasl.jaas.config=%s required;`, scramModule),
 		"listener.name.secure.ssl.keystore.type=PEM",
