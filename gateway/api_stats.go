@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,13 +45,19 @@ func (a *api) GetLinkStats(c *gin.Context, domain LinkDomain, code LinkCode, par
 	writeJSON(c, http.StatusOK, stats)
 }
 
+// maxStatsBy is how many dimensions a question may name, as the API's description states it.
+const maxStatsBy = 20
+
 // statsQuery reads the parameters; what is left out ends now and reaches back as far as suits the interval.
 func statsQuery(p *GetLinkStatsParams, now time.Time) (q clicks.Query, err error) {
-	q = clicks.Query{Interval: clicks.Day, To: now, By: orZero(p.By), Bots: orZero(p.Bots)}
+	q = clicks.Query{Interval: clicks.Day, To: now.Truncate(time.Microsecond), By: orZero(p.By), Bots: orZero(p.Bots)}
 	if p.Interval != nil {
 		if q.Interval = clicks.Interval(*p.Interval); !p.Interval.Valid() {
 			return q, invalid("interval", "interval must be one of minute, hour, day, week and month")
 		}
+	}
+	if len(q.By) > maxStatsBy {
+		return q, invalid("by", fmt.Sprintf("by takes at most %d dimensions", maxStatsBy))
 	}
 	for _, name := range q.By {
 		if known := clicks.Dimensions(); !slices.Contains(known, name) {
@@ -120,7 +127,7 @@ func showStats(q clicks.Query, counted *clicks.Stats, fresh clicks.Freshness) *L
 		Total: StatsTotal{Clicks: int64(counted.Total.Clicks), Human: int64(counted.Total.Human), Bot: int64(counted.Total.Bot),
 			Preview: int64(counted.Total.Preview), UniqueVisitors: int64(counted.UniqueVisitors)},
 		Series: make([]StatsBucket, len(counted.Series)), By: map[string][]StatsValue{},
-		AsOf: fresh.AsOf.UTC(), DataAgeSeconds: fresh.Age.Seconds(),
+		AsOf: fresh.AsOf.UTC().Truncate(time.Microsecond), DataAgeSeconds: fresh.Age.Seconds(),
 	}
 	for i, b := range counted.Series {
 		shown.Series[i] = StatsBucket{Start: b.Start.In(q.Zone), Clicks: int64(b.Clicks), Human: int64(b.Human), Bot: int64(b.Bot), Preview: int64(b.Preview)}
