@@ -85,6 +85,7 @@ func (r *recount) count(to *recordCount, c click) {
 	to.sequences += c.sequence
 	to.times += uint64(c.timeUS)
 	to.visitors += c.visitor
+	to.classes += c.class * c.sequence
 	if c.class != classProbe {
 		to.clicks++
 	}

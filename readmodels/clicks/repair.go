@@ -26,12 +26,14 @@ func (s *Store) Count(ctx context.Context, partition int32, from, to int64) (row
 type fingerprint struct {
 	rows, distinct                    uint64
 	links, sequences, times, visitors uint64
+	classes                           uint64 // each times its sequence, so that no exchange goes unseen
 }
 
-const fingerprintColumns = "count(), uniqExact(log_offset, log_index), sum(link_id), sum(sequence), sum(toUInt64(toUnixTimestamp64Micro(time))), sum(visitor)"
+const fingerprintColumns = "count(), uniqExact(log_offset, log_index), sum(link_id), sum(sequence), sum(toUInt64(toUnixTimestamp64Micro(time))), sum(visitor), " +
+	"sum(toUInt64(toInt8(class)) * sequence)"
 
 func (f *fingerprint) scan(row interface{ Scan(dest ...any) error }, key ...any) error {
-	return row.Scan(append(key, &f.rows, &f.distinct, &f.links, &f.sequences, &f.times, &f.visitors)...)
+	return row.Scan(append(key, &f.rows, &f.distinct, &f.links, &f.sequences, &f.times, &f.visitors, &f.classes)...)
 }
 
 func fingerprintOf(b *projections.ClickBatch) (f fingerprint) {
@@ -42,6 +44,7 @@ func fingerprintOf(b *projections.ClickBatch) (f fingerprint) {
 		f.sequences += c.GetSequence()
 		f.times += uint64(c.GetTimeUs())
 		f.visitors += c.GetVisitor()
+		f.classes += uint64(c.GetClass()) * c.GetSequence()
 	}
 	return f
 }
