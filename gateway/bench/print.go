@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
+
+// cost writes microseconds of processor time, or that they are not known.
+func cost(us float64) string {
+	if us == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f µs", us)
+}
+
+func (r *CreateResult) floors() []Floor { return r.Floors }
+
+func (r *CreateResult) print(w io.Writer) error {
+	t := table(w)
+	fmt.Fprintln(t, "\tlinks/s\tp50\tp99\tmax\terrors\tCPU/link\tload's CPU/link\tof two hops alone\tconnections")
+	for _, p := range r.Phases {
+		ratio := "-"
+		if p.LimitRatio > 0 {
+			ratio = fmt.Sprintf("%.2f", p.LimitRatio)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\n", p.Name, thousands(p.PerSecond), short(p.P50MS), short(p.P99MS), short(p.MaxMS), p.Errors,
+			cost(p.ServerCPU), cost(p.LoadCPU), ratio, p.Connections)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "CPU is user and system time: of the hoplog process with its broker, ClickHouse not counted; and of the load beside it.\n\n")
+	t = table(w)
+	fmt.Fprintf(t, "limits in the same run\tper second\tp50\tp99\n")
+	fmt.Fprintf(t, "fsync of 4 KiB, one after the other\t%s\t%s\t%s\n", thousands(r.Limits.Fsync.PerSecond), short(r.Limits.Fsync.P50MS), short(r.Limits.Fsync.P99MS))
+	for _, h := range []Hops{r.Limits.Single, r.Limits.Batch} {
+		fmt.Fprintf(t, "two durable hops alone, %d under way\t%s\t%s\t%s\n", h.UnderWay, thousands(h.PerSecond), short(h.P50MS), short(h.P99MS))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, p := range r.Phases {
+		fmt.Fprintf(w, "%s: links/s over time %s\n%s\n", p.Name, spark(p.Rates), plot(p.Latencies))
+	}
+	fmt.Fprintf(w, "verified: %s links answered, %s envelopes in the log, %d void; %d read back, %d visited, as created\n",
+		thousands(float64(r.Truth.Answered)), thousands(float64(r.Truth.Envelopes)), r.Truth.Void, r.Truth.Read, r.Truth.Visited)
+	return nil
+}
+
+func (r *RedirectResult) floors() []Floor { return r.Floors }
+
+func (r *RedirectResult) print(w io.Writer) error {
+	t := table(w)
+	fmt.Fprintln(t, "\trequests/s\tCPU/request\tp50\tp99\tp99 by round")
+	if r.Nginx != nil {
+		r.Nginx.print(t, "nginx return 302")
+	}
+	r.Hoplog.print(t, "hoplog")
+	if r.Nginx != nil {
+		fmt.Fprintf(t, "hoplog / nginx\t%.2f\t%.2f\n", r.ThroughputRatio, r.CPURatio)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.Without != "" {
+		fmt.Fprintln(w, r.Without)
+	}
+	fmt.Fprintf(w, "medians; CPU is user and system time of the redirect node (of nginx's worker); the load, the log and the click sink are other processes on the same cores.\n")
+	fmt.Fprintf(w, "%s links (made at %s/s), visited by Zipf's law with s = %.2f; %d of them checked first.", thousands(float64(r.Links)), thousands(r.CreatedPerS), zipfExponent, r.Checked)
+	if r.ReadySeconds > 0 {
+		fmt.Fprintf(w, " The node was ready in %.1f s and has %.0f MiB.", r.ReadySeconds, r.MemoryMiB)
+	}
+	fmt.Fprint(w, "\n\n")
+	if n := len(r.Hoplog.Rounds); n > 0 {
+		fmt.Fprintf(w, "hoplog, last round:\n%s\n", plot(r.Hoplog.Rounds[n-1].Latencies))
+	}
+	return nil
+}
+
+func (s *RedirectServer) print(w io.Writer, name string) {
+	rounds := ""
+	for _, r := range s.Rounds {
+		rounds += short(r.P99MS) + "  "
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, thousands(s.PerSecond), cost(s.CPU), short(s.P50MS), short(s.P99MS), rounds)
+}
+
+func (r *ReplayResult) floors() []Floor { return r.Floors }
+
+func (r *ReplayResult) print(w io.Writer) error {
+	t := table(w)
+	fmt.Fprintln(t, "\tper second\tCPU each\tby round")
+	tails, folds := "", ""
+	for _, round := range r.Rounds {
+		tails, folds = tails+thousands(round.TailPerSecond)+"  ", folds+thousands(round.PerSecond)+"  "
+	}
+	fmt.Fprintf(t, "limit: log tailed, nothing kept\t%s\t%s\t%s\n", thousands(r.TailPerSecond), cost(r.TailCPU), tails)
+	fmt.Fprintf(t, "log to Pebble\t%s\t%s\t%s\n", thousands(r.PerSecond), cost(r.CPU), folds)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%.2f of the limit; medians; CPU is that of broker, reader and store together, which share a process.\n", r.ShareOfTail)
+	fmt.Fprintf(w, "%s events of %s links, %.0f bytes a record, filled at %s/s; the store takes %.0f bytes a link.\n", thousands(float64(r.Events)), thousands(float64(r.Links)),
+		r.RecordBytes, thousands(r.FilledPerS), r.StoreBytes)
+	fmt.Fprintf(w, "verified: every envelope accepted, %d links looked up, as written\n\nevents/s over time, last round  %s\n\n", r.LinksLookedUp, spark(r.EventsOverTime))
+	return nil
+}

@@ -1,0 +1,106 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clockTick is the unit of times in /proc: USER_HZ, 100 on every platform of Linux that Go knows.
+const clockTick = time.Second / 100
+
+// cpuMeter reads how much processor time something has used since it started, user and system.
+type cpuMeter func(context.Context) (time.Duration, error)
+
+// cpuOfPID reads a process of this machine, its children not counted (proc_pid_stat(5), fields 14 and 15).
+func cpuOfPID(pid int) cpuMeter {
+	return func(context.Context) (time.Duration, error) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, fmt.Errorf("reading processor time: %w", err)
+		}
+		return parseStat(string(stat))
+	}
+}
+
+func parseStat(stat string) (time.Duration, error) {
+	// The name of the program is in parentheses and may hold anything.
+	_, rest, _ := cutLast(stat, ")")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("reading processor time: %.80q", stat)
+	}
+	user, errUser := strconv.ParseInt(fields[11], 10, 64)
+	system, errSystem := strconv.ParseInt(fields[12], 10, 64)
+	if errUser != nil || errSystem != nil {
+		return 0, fmt.Errorf("reading processor time: %.80q", stat)
+	}
+	return time.Duration(user+system) * clockTick, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// cpuOfAdmin asks a process for its own processor time, at its admin address.
+func cpuOfAdmin(admin string) cpuMeter {
+	return func(ctx context.Context) (time.Duration, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
+		if err != nil {
+			return 0, fmt.Errorf("asking for processor time: %w", err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, fmt.Errorf("asking for processor time: %w", err)
+		}
+		defer resp.Body.Close()
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			value, found := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total ")
+			if seconds, err := strconv.ParseFloat(value, 64); found && err == nil {
+				return time.Duration(seconds * float64(time.Second)), nil
+			}
+		}
+		return 0, fmt.Errorf("asking for processor time: the metrics of %s do not say", admin)
+	}
+}
+
+// cpuUnknown is for processes that cannot be looked into.
+func cpuUnknown(context.Context) (time.Duration, error) { return 0, nil }
+
+// memoryOf returns the resident memory of a process in MiB, 0 when it cannot be read.
+func memoryOf(pid int) float64 {
+	for _, line := range linesOf(fmt.Sprintf("/proc/%d/status", pid)) {
+		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kib, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 64)
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
+// childOf returns a child of a process, 0 when there is none yet.
+func childOf(pid int) int {
+	for _, line := range linesOf(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid)) {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			child, _ := strconv.Atoi(fields[0])
+			return child
+		}
+	}
+	return 0
+}
+
+func linesOf(file string) []string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
