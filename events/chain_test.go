@@ -190,7 +190,7 @@ func TestCheckerGapInOffsets(t *testing.T) {
 func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
 	b := &build{t: t}
 	h1 := b.add(1024, 1, events.Hash{}, func(e *pb.Envelope) { e.LowWatermark = 7 })
-	b.add(1024, 1, events.Hash{}, func(e *pb.Envelope) { e.CommandOffset = 50 }) // void
+	b.add(1024, 1, events.Hash{}, func(e *pb.Envelope) { e.CommandOffset, e.LowWatermark = 50, 9 }) // void, its L counts
 	first := events.NewChecker("events", 1, 4)
 	if accepted, err := check(first, b.records); accepted != 1 || err != nil {
 		t.Fatal(accepted, err)
@@ -211,7 +211,7 @@ func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again.Head(1024) != first.Head(1024) || again.MaxLowWatermark() != 7 {
+	if again.Head(1024) != first.Head(1024) || again.MaxLowWatermark() != 9 {
 		t.Fatalf("restored %+v, was %+v", again.Head(1024), first.Head(1024))
 	}
 	lost, err := events.DecodeEnvelope(b.records[1][1])

@@ -69,9 +69,10 @@ func TestRecordKeys(t *testing.T) {
 		{events.BucketKey(1024), true, "own bucket"},
 		{events.BucketKey(1023), false, "another partition's bucket"},
 		{events.BucketKey(4096), false, "no bucket"},
+		{events.BucketKey(4097), false, "the partition's own bucket for bad keys"},
 		{nil, false, "empty"},
 		{[]byte{4}, false, "one byte"},
-		{[]byte{0, 4, 0}, false, "three bytes"},
+		{[]byte{4, 0, 0}, false, "three bytes"},
 	} {
 		bucket, err := events.ParseBucketKey(c.key, 1, 4)
 		if (err == nil) != c.ok || c.ok && bucket != 1024 {

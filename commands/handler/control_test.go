@@ -39,3 +39,30 @@ func TestControlCommands(t *testing.T) {
 		}
 	}
 }
+
+// The control stream has one bucket; what came under another key is answered and changes nothing.
+func TestControlHasOneBucket(t *testing.T) {
+	p := (&Handler{}).controlWorker().partition
+	if bucket, err := p.parseKey(events.BucketKey(events.ControlBucket)); bucket != events.ControlBucket || err != nil {
+		t.Errorf("its own key: bucket %d, %v", bucket, err)
+	}
+	bucket, misplaced := p.parseKey(events.BucketKey(5))
+	if bucket != events.BadKeyBucket(0) || misplaced == nil {
+		t.Errorf("another key: bucket %d, %v", bucket, misplaced)
+	}
+	now := time.Now()
+	good := &pb.ControlCommand{SchemaVersion: 1, CommandId: make([]byte, 16), TimeUs: now.UnixMicro(),
+		Kind: &pb.ControlCommand_AddDomain{AddDomain: &pb.Domain{Namespace: site}}}
+	value, err := good.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := (&controlLedger{now: func() time.Time { return now }}).begin().(*controlOverlay)
+	e, err := o.decide(t.Context(), eventlog.Record{Value: value, Time: now}, bucket, misplaced, events.Head{})
+	if err != nil || e.GetOutcome().GetError() != "invalid_request" || len(e.GetEvents()) != 0 {
+		t.Errorf("%v, %v", e, err)
+	}
+	if err := o.apply(&pb.Envelope{Bucket: bucket, Seq: 9}); err != nil || o.state != nil {
+		t.Errorf("the state moved to %v, %v", o.state, err)
+	}
+}

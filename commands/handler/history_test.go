@@ -102,11 +102,10 @@ func (l *life) replay(t rapid.TB) {
 	if err := l.fold(l.world.read(l.checker.Next())); err != nil {
 		t.Fatalf("a legal log raised %v", err)
 	}
-	l.start = l.checker.MaxLowWatermark()
-	if err := l.checkCommandLog(0, int64(len(l.world.commands))); err != nil {
+	if err := l.resume(0, int64(len(l.world.commands))); err != nil {
 		t.Fatalf("a legal log raised %v", err)
 	}
-	l.next, l.open, l.sent = l.start, nil, nil
+	l.open, l.sent = nil, nil
 }
 
 func (w *world) read(from int64) (out []eventlog.Record) {
@@ -135,15 +134,28 @@ func (l *life) send(t rapid.TB, n int) bool {
 
 // answer is the broker's answer to a delivered append: sentences 6 and 7.
 func (l *life) answer(t rapid.TB) {
-	if l.sent.base == l.checker.Next() {
-		if err := l.merge(l.open, l.sent.records); err != nil {
-			t.Fatalf("merging: %v", err)
-		}
-		l.sent, l.open = nil, nil
+	l.session = landed(l.sent.base)
+	if err := l.append(context.Background(), l.sent.records); errors.Is(err, errUnconfirmed) {
+		l.replay(t)
 		return
 	}
-	l.replay(t)
+	if err := l.merge(l.open, l.sent.records); err != nil {
+		t.Fatalf("merging: %v", err)
+	}
+	l.sent, l.open = nil, nil
 }
+
+// landed is a producer session whose append landed at an offset.
+type landed int64
+
+func (base landed) Append(_ context.Context, _ int32, _ []eventlog.Record, expect int64) error {
+	if expect != eventlog.AnyOffset && expect != int64(base) {
+		return eventlog.ErrForeignOffset
+	}
+	return nil
+}
+
+func (landed) Close() {}
 
 // finish lets a healthy writer run alone to the end.
 func (w *world) finish(t rapid.TB) {
@@ -294,6 +306,23 @@ func TestLowWatermarkComesFromTheConfirmedState(t *testing.T) {
 	if got := fmt.Sprint(lows()); got != "[2 2]" {
 		t.Fatalf("second batch claims %s", got)
 	}
+	w.deliver(l.sent)
+	l.answer(t)
+	w.command(0)
+	l.send(t, 1)
+	if got := fmt.Sprint(lows()); got != "[4]" {
+		t.Fatalf("third batch claims %s", got)
+	}
+	if len(l.covered) != 2 {
+		t.Fatalf("%d covered commands kept, no scan begins below 2", len(l.covered))
+	}
+	if l = w.begin(t); l.start != 2 {
+		t.Fatalf("a new life scans from %d", l.start)
+	}
+	l.send(t, 3)
+	if got := fmt.Sprint(lows()); got != "[4]" {
+		t.Fatalf("its first batch claims %s", got)
+	}
 }
 
 func TestCoveredCommandsAreSkipped(t *testing.T) {
@@ -325,8 +354,8 @@ func TestCommandLogAlarms(t *testing.T) {
 	}
 	_, l := fresh()
 	want("the log ends before a covered command", 2, l.checkCommandLog(0, 2))
-	if err := l.checkCommandLog(3, 3); err != nil {
-		t.Errorf("a log that begins after covered commands: %v", err)
+	if err := l.resume(3, 3); err != nil || l.next != 3 {
+		t.Errorf("a log that begins after covered commands: scan at %d, %v", l.next, err)
 	}
 	l.start = 9
 	want("the log ends before the low watermark", 9, l.checkCommandLog(0, 3))

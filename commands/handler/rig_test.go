@@ -100,8 +100,13 @@ func (r *rig) write(w *worker) (stop func() error) {
 
 func (r *rig) send(partition int32, key, value []byte) int64 {
 	r.t.Helper()
+	return r.append(partition, eventlog.Record{Key: key, Value: value})
+}
+
+func (r *rig) append(partition int32, record eventlog.Record) int64 {
+	r.t.Helper()
 	offsets := make(chan int64, 1)
-	r.sender.AppendAsync(r.t.Context(), partition, eventlog.Record{Key: key, Value: value}, func(offset int64, err error) {
+	r.sender.AppendAsync(r.t.Context(), partition, record, func(offset int64, err error) {
 		if err != nil {
 			r.t.Error(err)
 		}

@@ -49,7 +49,7 @@ type writer struct {
 // log cannot be reached, or an *events.Alarm.
 func (p *partition) live(ctx context.Context, open func(topic string) (appender, error)) error {
 	w := &writer{partition: p}
-	commandStart, err := w.replay(ctx)
+	err := w.replay(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,12 +57,11 @@ func (p *partition) live(ctx context.Context, open func(topic string) (appender,
 		return fmt.Errorf("opening producer session: %w", err)
 	}
 	defer w.session.Close()
-	tail, err := p.log.NewTail(p.commandTopic, map[int32]int64{p.number: max(w.start, commandStart)})
+	tail, err := p.log.NewTail(p.commandTopic, map[int32]int64{p.number: w.next})
 	if err != nil {
 		return fmt.Errorf("opening tail of commands: %w", err)
 	}
 	defer tail.Close()
-	w.next = max(w.start, commandStart)
 	for {
 		batches, err := tail.Poll(ctx, commandBatch)
 		if ctx.Err() != nil {
@@ -79,31 +78,37 @@ func (p *partition) live(ctx context.Context, open func(topic string) (appender,
 	}
 }
 
-// replay is sentence 2, and what sentences 3 and 8 ask of the command log before the scan. It returns the command log's
-// first offset.
-func (w *writer) replay(ctx context.Context) (commandStart int64, err error) {
+// replay is the first half of sentence 2.
+func (w *writer) replay(ctx context.Context) error {
 	end, err := w.offset(ctx, w.log.Ends, w.eventTopic)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if w.checker.Next() > end {
-		return 0, w.alarm(w.checker.Next(), events.NoBucket, fmt.Errorf("stored position lies beyond the log's end %d", end))
+		return w.alarm(w.checker.Next(), events.NoBucket, fmt.Errorf("stored position lies beyond the log's end %d", end))
 	}
 	if err := w.follow(ctx, end); err != nil {
-		return 0, err
+		return err
 	}
-	w.start = w.checker.MaxLowWatermark()
 	first, err := w.offset(ctx, w.log.Starts, w.commandTopic)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	last, err := w.offset(ctx, w.log.Ends, w.commandTopic)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return first, w.checkCommandLog(first, last)
+	return w.resume(first, last)
 }
 
+// resume is the other half of sentence 2: where the scan of a command log that holds [first, last) begins.
+func (w *writer) resume(first, last int64) error {
+	w.start = w.checker.MaxLowWatermark()
+	w.next = max(w.start, first)
+	return w.checkCommandLog(first, last)
+}
+
+// checkCommandLog is what sentences 3 and 8 ask of the command log before the scan.
 func (w *writer) checkCommandLog(first, last int64) error {
 	if w.start > last {
 		return w.commandAlarm(w.start, events.NoBucket, fmt.Sprintf("low watermark lies beyond the log's end %d", last))
