@@ -3,11 +3,8 @@ package handler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/commands/mint"
@@ -45,32 +42,22 @@ type linkLedger struct {
 }
 
 func (l *linkLedger) begin() overlay {
-	return &linkOverlay{linkLedger: l, batch: l.store.db.NewIndexedBatch()}
+	return &linkOverlay{linkLedger: l, changes: newChanges(l.store)}
 }
 
-// linkOverlay is an indexed batch: reads go through it to the confirmed state.
+// linkOverlay is changes in memory: reads go through them to the confirmed state.
 type linkOverlay struct {
 	*linkLedger
-	batch *pebble.Batch
+	changes *changes
 	// patience is when the waiting for control positions ends; zero before the first command.
 	patience time.Time
 }
 
-func (o *linkOverlay) drop() {
-	if o.batch != nil {
-		_ = o.batch.Close() // closing a batch that was not applied only frees it
-		o.batch = nil
-	}
-}
+func (o *linkOverlay) drop() { o.changes = nil }
 
 func (o *linkOverlay) commit(at *place) error {
-	if err := o.store.savePlace(o.batch, o.partition, at); err != nil {
+	if err := o.changes.commit(o.partition, at); err != nil {
 		return err
-	}
-	err := o.batch.Commit(pebble.NoSync) // the log is the truth: what a power cut takes is folded again
-	o.drop()
-	if err != nil {
-		return fmt.Errorf("committing links: %w", err)
 	}
 	return o.sweep(at)
 }
@@ -144,12 +131,12 @@ func (o *linkOverlay) load(c commands.LinkCommand) (s commands.State, err error)
 		}
 	}
 	if c.GetRequest().GetKey() != "" {
-		if s.Request, err = load(o.batch, requestKey(c.Bucket, c.GetRequest()), &pb.StoredRequest{}); err != nil {
+		if s.Request, err = load(o.changes, requestKey(c.Bucket, c.GetRequest()), &pb.StoredRequest{}); err != nil {
 			return s, err
 		}
 	}
 	if print := commands.Fingerprint(c.LinkCommand); print != nil {
-		routeKey, err := loadBytes(o.batch, fingerprintKey(c.Bucket, print))
+		routeKey, err := o.changes.get(fingerprintKey(c.Bucket, print))
 		if err != nil || routeKey == nil {
 			return s, err
 		}
@@ -160,7 +147,7 @@ func (o *linkOverlay) load(c commands.LinkCommand) (s commands.State, err error)
 }
 
 func (o *linkOverlay) link(bucket uint32, routeKey string) (*pb.Link, error) {
-	return load(o.batch, linkKey(bucket, routeKey), &pb.Link{})
+	return load(o.changes, linkKey(bucket, routeKey), &pb.Link{})
 }
 
 // stampTime says when a command of this time is decided: never before its bucket's last, and not at all if the writer's
@@ -256,17 +243,15 @@ func (o *linkOverlay) apply(e *pb.Envelope) error {
 	next := commands.Evolve(s, e)
 	if ref != nil {
 		routeKey := events.RouteKey(ref.GetNamespace(), ref.GetCode())
-		if err := save(o.batch, linkKey(bucket, routeKey), next.Link); err != nil {
+		if err := save(o.changes, linkKey(bucket, routeKey), next.Link); err != nil {
 			return err
 		}
 		if print := next.Link.GetFingerprint(); s.Link == nil && len(print) > 0 {
-			if err := o.batch.Set(fingerprintKey(bucket, print), []byte(routeKey), nil); err != nil {
-				return storeError{fmt.Errorf("saving fingerprint: %w", err)}
-			}
+			o.changes.set(fingerprintKey(bucket, print), []byte(routeKey))
 		}
 	}
 	if next.Request != nil {
-		return save(o.batch, requestKey(bucket, e.GetRequest()), next.Request)
+		return save(o.changes, requestKey(bucket, e.GetRequest()), next.Request)
 	}
 	return nil
 }

@@ -172,10 +172,11 @@ func TestDrawnAgain(t *testing.T) {
 	t.Run("when the code is taken in the bucket", func(t *testing.T) {
 		b := newBench(t).drawing()
 		o := b.begin().(*linkOverlay)
-		if err := save(o.batch, linkKey(commands.BucketFor(c), events.RouteKey(site, first)), &pb.Link{Deleted: true}); err != nil {
+		if err := save(o.changes, linkKey(commands.BucketFor(c), events.RouteKey(site, first)), &pb.Link{Deleted: true}); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.batch.Commit(pebble.NoSync); err != nil {
+		at := newPlace("events", 0, partitions)
+		if err := o.changes.commit(0, &at); err != nil {
 			t.Fatal(err)
 		}
 		if out := b.decideCommand(c, events.Head{}).GetOutcome(); out.GetCode() == first || out.GetError() != "" {

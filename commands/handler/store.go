@@ -47,7 +47,7 @@ func openStore(dir string, partitions int, options *pebble.Options) (*store, err
 }
 
 func (s *store) checkPartitions(want int) error {
-	found, err := loadBytes(s.db, []byte{prefixPartitions})
+	found, err := s.get([]byte{prefixPartitions})
 	if err != nil {
 		return err
 	}
@@ -83,50 +83,84 @@ type message interface {
 	MarshalVT() ([]byte, error)
 }
 
+// reader reads values by key; nil if there is none. A value is not changed, by its owner nor by its reader.
+type reader interface {
+	get(key []byte) ([]byte, error)
+}
+
 // load reads the record under key into m; it returns nil if there is none.
-func load[M message](r pebble.Reader, key []byte, m M) (none M, err error) {
-	value, closer, err := r.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return none, nil
+func load[M message](r reader, key []byte, m M) (none M, err error) {
+	value, err := r.get(key)
+	if err != nil || value == nil {
+		return none, err
 	}
-	if err != nil {
-		return none, storeError{fmt.Errorf("reading state: %w", err)}
-	}
-	err = errors.Join(m.UnmarshalVT(value), closer.Close())
-	if err != nil {
+	if err := m.UnmarshalVT(value); err != nil {
 		return none, storeError{fmt.Errorf("decoding state under %x: %w", key, err)}
 	}
 	return m, nil
 }
 
-// loadBytes reads the value under key; nil if there is none.
-func loadBytes(r pebble.Reader, key []byte) ([]byte, error) {
-	value, closer, err := r.Get(key)
+func (s *store) get(key []byte) ([]byte, error) {
+	value, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, storeError{fmt.Errorf("reading state: %w", err)}
 	}
-	copied := append([]byte{}, value...)
+	copied := append(make([]byte, 0, len(value)), value...)
 	return copied, closer.Close()
 }
 
-func save[M message](b *pebble.Batch, key []byte, m M) error {
+// changes are writes on top of the confirmed state that are committed together or forgotten. A map serves them better than
+// an indexed batch: most look-ups of a create find nothing, in either.
+type changes struct {
+	store  *store
+	values map[string][]byte
+}
+
+func newChanges(s *store) *changes { return &changes{s, map[string][]byte{}} }
+
+func (c *changes) get(key []byte) ([]byte, error) {
+	if value, changed := c.values[string(key)]; changed {
+		return value, nil
+	}
+	return c.store.get(key)
+}
+
+func (c *changes) set(key, value []byte) { c.values[string(key)] = value }
+
+func save[M message](c *changes, key []byte, m M) error {
 	value, err := m.MarshalVT()
 	if err != nil {
 		return storeError{fmt.Errorf("encoding state: %w", err)}
 	}
-	if err := b.Set(key, value, nil); err != nil {
-		return storeError{fmt.Errorf("saving state: %w", err)}
+	c.set(key, value)
+	return nil
+}
+
+// commit writes the changes and the partition's place in the log that they stand for, in one batch. It does not sync: the
+// log is the truth, and what a power cut takes is folded again.
+func (c *changes) commit(partition int32, at *place) error {
+	if err := savePlace(c, partition, at); err != nil {
+		return err
+	}
+	b := c.store.db.NewBatch()
+	for key, value := range c.values {
+		if err := b.Set([]byte(key), value, nil); err != nil {
+			return storeError{errors.Join(fmt.Errorf("saving state: %w", err), b.Close())}
+		}
+	}
+	if err := b.Commit(pebble.NoSync); err != nil {
+		return storeError{fmt.Errorf("committing state: %w", err)}
 	}
 	return nil
 }
 
 // savePlace puts a partition's place in the log beside the state that it stands for.
-func (s *store) savePlace(b *pebble.Batch, partition int32, at *place) error {
+func savePlace(c *changes, partition int32, at *place) error {
 	err := at.checker.Saved(func(bucket uint32, head *pb.BucketHead) error {
-		return save(b, bucketKey(prefixHead, bucket, 0), head)
+		return save(c, bucketKey(prefixHead, bucket, 0), head)
 	})
 	if err != nil {
 		return err
@@ -135,13 +169,13 @@ func (s *store) savePlace(b *pebble.Batch, partition int32, at *place) error {
 	for offset, id := range at.covered {
 		checkpoint.Covered = append(checkpoint.Covered, &pb.CoveredCommand{Offset: offset, CommandId: id[:]})
 	}
-	return save(b, bucketKey(prefixPlace, uint32(partition), 0), checkpoint)
+	return save(c, bucketKey(prefixPlace, uint32(partition), 0), checkpoint)
 }
 
 // loadPlace reads where a partition stood; the zero place of a new store.
 func (s *store) loadPlace(topic string, partition int32, partitions int) (place, error) {
 	at := place{checker: events.NewChecker(topic, partition, partitions), covered: map[int64]commandID{}}
-	checkpoint, err := load(s.db, bucketKey(prefixPlace, uint32(partition), 0), &pb.WriterCheckpoint{})
+	checkpoint, err := load(s, bucketKey(prefixPlace, uint32(partition), 0), &pb.WriterCheckpoint{})
 	if err != nil || checkpoint == nil {
 		return at, err
 	}
@@ -159,7 +193,7 @@ func (s *store) loadPlace(topic string, partition int32, partitions int) (place,
 
 func (s *store) loadHeads(c *events.Checker, first, last uint32) error {
 	for bucket := first; bucket <= last; bucket++ {
-		head, err := load(s.db, bucketKey(prefixHead, bucket, 0), &pb.BucketHead{})
+		head, err := load(s, bucketKey(prefixHead, bucket, 0), &pb.BucketHead{})
 		if err != nil {
 			return err
 		}
