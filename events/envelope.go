@@ -42,11 +42,11 @@ func EncodeEnvelope(e *pb.Envelope) ([]byte, Hash, error) {
 	return value, sha256.Sum256(value), nil
 }
 
-// DecodeEnvelope reads a record value: it decodes, brings older versions up to date and checks the form. It keeps no
-// reference to value. Errors are ErrNewer or ErrMalformed.
+// DecodeEnvelope reads a record value: it decodes, brings older versions up to date and checks the form. The envelope
+// shares memory with value, which must not be changed any more. Errors are ErrNewer or ErrMalformed.
 func DecodeEnvelope(value []byte) (*Envelope, error) {
 	e := new(pb.Envelope)
-	if err := e.UnmarshalVT(value); err != nil {
+	if err := e.UnmarshalVTUnsafe(value); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if e.GetSchemaVersion() > SchemaVersion {
