@@ -58,13 +58,12 @@ func (c *Chain) extend(own Hash) {
 	c.seq, c.head, c.evicted = c.seq+1, own, false
 }
 
-// explains reports whether a void envelope's predecessor is known, or may have been forgotten.
+// explains reports whether a void envelope's predecessor is known, or may have been forgotten. It is never the head: then
+// the envelope would not be void.
 func (c *Chain) explains(seq uint64, hash Hash) bool {
 	oldest := c.seq - uint64(len(c.recent))
 	switch {
 	case seq < oldest || c.evicted:
-		return true
-	case seq == c.seq && hash == c.head:
 		return true
 	case seq < c.seq && c.recent[(uint64(c.first)+seq-oldest)%uint64(len(c.recent))] == hash:
 		return true

@@ -56,6 +56,7 @@ func TestChainVoids(t *testing.T) {
 		"a stale writer goes on, the chain too":   {{1, 0, 1, true, false, false}, {1, 0, 8, false, false, false}, {2, 1, 2, true, false, false}, {2, 8, 9, false, false, false}, {3, 2, 3, true, false, false}},
 		"right hash, wrong sequence":              {{1, 0, 1, true, false, false}, {1, 0, 7, false, false, false}, {3, 1, 2, false, true, false}},
 		"right sequence, hash from nowhere":       {{1, 0, 1, true, false, false}, {2, 5, 6, false, true, false}},
+		"a void one's hash, another sequence":     {{1, 0, 1, true, false, false}, {1, 0, 8, false, false, false}, {3, 8, 9, false, true, false}},
 		"an accepted envelope went missing":       {{1, 0, 1, true, false, false}, {3, 2, 3, false, true, false}},
 		"the first envelope went missing":         {{2, 1, 2, false, true, false}},
 		"a fork that the reader never saw before": {{1, 0, 1, true, false, false}, {2, 1, 2, true, false, false}, {2, 7, 8, false, true, false}},
@@ -76,12 +77,32 @@ func TestChainForgets(t *testing.T) {
 		recent := step{seq: 90, prev: 778, own: 902, alarmed: true}
 		run(t, append(steps, known, old, recent))
 	})
-	t.Run("after 64 voids an unknown predecessor is plain void until the head moves", func(t *testing.T) {
+	voids := func(n int) []step {
 		steps := []step{{1, 0, 1, true, false, false}}
-		for n := range 65 {
-			steps = append(steps, step{seq: 1, prev: 0, own: 100 + n})
+		for i := range n {
+			steps = append(steps, step{seq: 1, prev: 0, own: 100 + i})
 		}
-		steps = append(steps, step{seq: 2, prev: 100, own: 300}, step{2, 1, 2, true, false, false}, step{seq: 3, prev: 999, own: 301, alarmed: true})
+		return steps
+	}
+	t.Run("not 64 voids", func(t *testing.T) {
+		run(t, append(voids(64), step{seq: 2, prev: 100, own: 300}))
+		run(t, append(voids(64), step{seq: 2, prev: 999, own: 300, alarmed: true}))
+	})
+	t.Run("the oldest void first", func(t *testing.T) {
+		moved := append(voids(65), step{2, 1, 2, true, false, false})
+		run(t, append(moved, step{seq: 2, prev: 164, own: 300}))
+		run(t, append(moved, step{seq: 2, prev: 101, own: 300}))
+		run(t, append(moved, step{seq: 2, prev: 100, own: 300, alarmed: true}))
+	})
+	t.Run("not 63 accepted", func(t *testing.T) {
+		steps := []step{}
+		for n := 1; n <= 100; n++ {
+			steps = append(steps, step{uint64(n), n - 1, n, true, false, false})
+		}
+		run(t, append(steps, step{seq: 37, prev: 777, own: 900}, step{seq: 38, prev: 37, own: 901}, step{seq: 38, prev: 777, own: 902, alarmed: true}))
+	})
+	t.Run("after 64 voids an unknown predecessor is plain void until the head moves", func(t *testing.T) {
+		steps := append(voids(65), step{seq: 2, prev: 100, own: 300}, step{2, 1, 2, true, false, false}, step{seq: 3, prev: 999, own: 301, alarmed: true})
 		run(t, steps)
 	})
 }
@@ -185,6 +206,12 @@ func TestCheckerGapInOffsets(t *testing.T) {
 	checker := events.NewChecker("events", 1, 4)
 	_, _, err := checker.Check(1, b.records[0][0], b.records[0][1])
 	wantAlarm(t, err, 1, events.NoBucket, "gap in offsets")
+	checker = events.NewChecker("events", 1, 4)
+	if _, err := check(checker, b.records); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = checker.Check(0, b.records[0][0], b.records[0][1])
+	wantAlarm(t, err, 0, events.NoBucket, "gap in offsets")
 }
 
 func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
@@ -195,22 +222,7 @@ func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
 	if accepted, err := check(first, b.records); accepted != 1 || err != nil {
 		t.Fatal(accepted, err)
 	}
-	saved := map[uint32]*pb.BucketHead{}
-	err := first.Saved(func(bucket uint32, head *pb.BucketHead) error {
-		raw, err := head.MarshalVT()
-		saved[bucket] = &pb.BucketHead{}
-		return errors.Join(err, saved[bucket].UnmarshalVT(raw))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := events.NewChecker("events", 1, 4)
-	again.Restore(first.Next(), first.MaxLowWatermark())
-	for bucket, head := range saved {
-		if err := again.RestoreHead(bucket, head); err != nil {
-			t.Fatal(err)
-		}
-	}
+	again := reopened(t, first)
 	if again.Head(1024) != first.Head(1024) || again.MaxLowWatermark() != 9 {
 		t.Fatalf("restored %+v, was %+v", again.Head(1024), first.Head(1024))
 	}
@@ -223,6 +235,55 @@ func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
 	rest.add(1024, 2, h1, nil)
 	if accepted, err := check(again, rest.records); accepted != 1 || err != nil {
 		t.Fatalf("%d accepted, %v", accepted, err)
+	}
+}
+
+// What a reader forgot before its restart is no hole after it.
+func TestCheckerSavesThatItForgot(t *testing.T) {
+	b := &build{t: t}
+	b.add(1024, 1, events.Hash{}, nil)
+	for range 65 {
+		b.add(1024, 1, events.Hash{}, nil) // void, each a little different
+	}
+	b.add(1024, 2, events.Hash{9}, nil)
+	first := events.NewChecker("events", 1, 4)
+	if _, err := check(first, b.records[:1]); err != nil {
+		t.Fatal(err)
+	}
+	save := saver(t, first)
+	save() // what came after it is saved too
+	if _, err := check(first, b.records[1:66]); err != nil {
+		t.Fatal(err)
+	}
+	if accepted, err := check(save(), b.records[66:]); accepted != 0 || err != nil {
+		t.Fatalf("%d accepted, %v", accepted, err)
+	}
+}
+
+// reopened is a checker made from what another saves.
+func reopened(t *testing.T, from *events.Checker) *events.Checker { return saver(t, from)() }
+
+// saver keeps what a checker saves, as a store does, and makes another checker of it.
+func saver(t *testing.T, from *events.Checker) func() *events.Checker {
+	saved := map[uint32]*pb.BucketHead{}
+	return func() *events.Checker {
+		t.Helper()
+		err := from.Saved(func(bucket uint32, head *pb.BucketHead) error {
+			raw, err := head.MarshalVT()
+			saved[bucket] = &pb.BucketHead{}
+			return errors.Join(err, saved[bucket].UnmarshalVT(raw))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := events.NewChecker("events", 1, 4)
+		to.Restore(from.Next(), from.MaxLowWatermark())
+		for bucket, head := range saved {
+			if err := to.RestoreHead(bucket, head); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return to
 	}
 }
 

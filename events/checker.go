@@ -143,7 +143,7 @@ func (c *Checker) checkPlace(e *Envelope, key []byte) error {
 	if len(key) != 2 || uint32(binary.BigEndian.Uint16(key)) != e.GetBucket() {
 		return fmt.Errorf("record key %x is not bucket %d", key, e.GetBucket())
 	}
-	if PartitionOf(e.GetBucket(), c.partitions) != c.partition || e.GetBucket() >= Buckets+uint32(c.partitions) {
+	if PartitionOf(e.GetBucket(), c.partitions) != c.partition {
 		return fmt.Errorf("the bucket does not belong to this partition")
 	}
 	return nil
