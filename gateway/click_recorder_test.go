@@ -118,11 +118,13 @@ func TestClickRecorderSendsAgain(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		random := rand.New(rand.NewPCG(seed, 1))
 		appender := &clickTestAppender{keep: true, lost: lost}
+		streak := 0 // bounded, for the pauses between tries grow
 		appender.fail = func(int32) error {
-			if random.IntN(3) == 0 {
-				return eventlog.ErrUnknownOutcome
+			if streak++; streak > 4 || random.IntN(3) > 0 {
+				streak = 0
+				return nil
 			}
-			return nil
+			return eventlog.ErrUnknownOutcome
 		}
 		r := newClickTestRecorder(t, appender, ClickConfig{Partitions: 2, FlushEvery: time.Millisecond, BlockBytes: 4000})
 		const clicks = 400
