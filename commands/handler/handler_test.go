@@ -142,6 +142,12 @@ func twoWritersAndAStandbyAgree(r *rig) {
 type faulty struct {
 	appender
 	verdicts chan string
+	closed   *int
+}
+
+func (f *faulty) Close() {
+	*f.closed++
+	f.appender.Close()
 }
 
 func (f *faulty) Append(ctx context.Context, p int32, records []eventlog.Record, expect int64) error {
@@ -159,12 +165,12 @@ func (f *faulty) Append(ctx context.Context, p int32, records []eventlog.Record,
 func unknownOutcomesAreFoundOut(r *rig) {
 	const p, n = 3, 10
 	w := r.process(p)
-	verdicts, sessions := make(chan string, n), 0
+	verdicts, sessions, closed := make(chan string, n), 0, 0
 	open := w.open
 	w.open = func(topic string) (appender, error) {
 		sessions++
 		session, err := open(topic)
-		return &faulty{session, verdicts}, err
+		return &faulty{session, verdicts, &closed}, err
 	}
 	for range 3 {
 		verdicts <- "lost answer"
@@ -184,8 +190,8 @@ func unknownOutcomesAreFoundOut(r *rig) {
 	if err := stop(); err != nil {
 		r.t.Fatal(err)
 	}
-	if sessions < 7 || checker.Voids() != 0 {
-		r.t.Fatalf("%d producer sessions, %d voids; a failed append must end its session", sessions, checker.Voids())
+	if sessions < 7 || closed != sessions || checker.Voids() != 0 {
+		r.t.Fatalf("%d producer sessions, %d closed, %d voids; a failed append must end its session", sessions, closed, checker.Voids())
 	}
 }
 
@@ -196,19 +202,23 @@ func alarmsStopThePartition(r *rig) {
 	stop := r.write(w)
 	r.accepted(p, 1)
 	_ = stop()
-	far := r.process(p)
-	far.checker.Restore(100, 0)
-	want := func(w *worker, topic string, offset int64) {
+	far := func() *worker {
+		w := r.process(p)
+		w.checker.Restore(100, 0)
+		return w
+	}
+	want := func(w *worker, ours bool, topic string, offset int64) {
 		r.t.Helper()
 		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 		defer cancel()
-		w.set(true)
+		w.set(ours)
 		var alarm *events.Alarm
 		if err := w.run(ctx); !errors.As(err, &alarm) || alarm.Topic != topic || alarm.Offset != offset || *w.mode.Load() != ModeStopped {
 			r.t.Errorf("wanted an alarm at %s offset %d, got %v", topic, offset, err)
 		}
 	}
-	want(far, eventlog.EventsLink, 100) // a stored position beyond the log's end
+	want(far(), true, eventlog.EventsLink, 100) // a stored position beyond the log's end
+	want(far(), false, eventlog.EventsLink, 100)
 	session, err := r.log.NewAppender(eventlog.EventsLink)
 	if err != nil {
 		r.t.Fatal(err)
@@ -217,7 +227,8 @@ func alarmsStopThePartition(r *rig) {
 	if err := session.Append(r.t.Context(), p, []eventlog.Record{{Key: events.BucketKey(1), Value: []byte("nonsense")}}, eventlog.AnyOffset); err != nil {
 		r.t.Fatal(err)
 	}
-	want(r.process(p), eventlog.EventsLink, 1)
+	want(r.process(p), true, eventlog.EventsLink, 1)
+	want(r.process(p), false, eventlog.EventsLink, 1)
 }
 
 // A restart on the store that was left behind goes on where it stood, and repeats meet their stored outcome.

@@ -415,3 +415,60 @@ func TestTooLargeEnvelopeIsRefused(t *testing.T) {
 		t.Fatalf("an expired command that is too large leaves its bucket at %d: %v", next.TimeUS, err)
 	}
 }
+
+// The next command of a bucket in the same batch is stamped after the one before it, which is not confirmed yet.
+func TestSealCarriesTimeAndControlPosition(t *testing.T) {
+	head := events.Head{Seq: 4, TimeUS: 9, ControlSeq: 3}
+	for name, c := range map[string]struct {
+		stamp *pb.Stamp
+		code  string
+		want  events.Head
+	}{
+		"later":             {&pb.Stamp{TimeUs: 12, ControlSeq: 5}, "", events.Head{TimeUS: 12, ControlSeq: 5}},
+		"never back":        {&pb.Stamp{TimeUs: 1, ControlSeq: 1}, "", events.Head{TimeUS: 9, ControlSeq: 3}},
+		"of an expired one": {&pb.Stamp{TimeUs: 99, ControlSeq: 3}, "command_expired", events.Head{TimeUS: 9, ControlSeq: 3}},
+		"of a refused one":  {&pb.Stamp{TimeUs: 99, ControlSeq: 3}, "code_taken", events.Head{TimeUS: 99, ControlSeq: 3}},
+	} {
+		_, next, err := seal(events.StreamLink, &pb.Envelope{Stamp: c.stamp, Outcome: &pb.Outcome{Error: c.code}}, 3, head, 7, 0)
+		if err != nil || next.Seq != 5 || next.TimeUS != c.want.TimeUS || next.ControlSeq != c.want.ControlSeq {
+			t.Errorf("%s: %+v, %v", name, next, err)
+		}
+	}
+}
+
+// patient is a producer session that tells whether its append was cancelled.
+type patient struct{ cancelled bool }
+
+func (p *patient) Append(ctx context.Context, _ int32, _ []eventlog.Record, _ int64) error {
+	p.cancelled = ctx.Err() != nil
+	return ctx.Err()
+}
+
+func (*patient) Close() {}
+
+// A turn that ends finishes the append at hand: a drain leaves no outcome unknown.
+func TestAppendOutlivesItsTurn(t *testing.T) {
+	w := &world{}
+	w.command(0)
+	l := w.begin(t)
+	session := &patient{}
+	l.session = session
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.append(ctx, nil); err != nil || session.cancelled {
+		t.Fatalf("%v", err)
+	}
+}
+
+// A confirmed envelope is the writer's own, on its own head: if the chain rule says otherwise, something is broken.
+func TestConfirmedEnvelopesAreNeverVoid(t *testing.T) {
+	w := &world{}
+	w.command(0)
+	w.command(0)
+	l := w.begin(t)
+	l.send(t, 2)
+	var alarm *events.Alarm
+	if err := l.merge(l.open, append(l.sent.records[:1:1], l.sent.records...)); !errors.As(err, &alarm) || alarm.Offset != 1 {
+		t.Fatalf("%v", err)
+	}
+}
