@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -101,5 +103,42 @@ func TestTheNilControl(t *testing.T) {
 	var c *commands.Control
 	if c.Resolve("s.example") != nil || c.DefaultDomain() != nil || c.NextID(7) != 1 || !c.Reserved("favicon.ico") || c.Key([32]byte{}) != nil {
 		t.Fatal("the state before the first envelope knows something")
+	}
+}
+
+// What the stamp says of a command is what the control state says, and where it was read.
+func TestVerdicts(t *testing.T) {
+	c := controlled(t, addDomain(&pb.Domain{Namespace: "s.example", Aliases: []string{"t.example"}}), addDomain(&pb.Domain{Namespace: "o.example", Owner: "ann"}), words("admin"))
+	create := func(namespace, code, target string) *pb.LinkCommand {
+		return &pb.LinkCommand{Namespace: namespace, Code: code, Kind: &pb.LinkCommand_Create{Create: &pb.CreateLink{Content: &pb.LinkContent{Target: target}}}}
+	}
+	update := func(code, target string) *pb.LinkCommand {
+		return &pb.LinkCommand{Namespace: "s.example", Code: code, Kind: &pb.LinkCommand_Update{Update: &pb.UpdateLink{Content: &pb.LinkContent{Target: target}}}}
+	}
+	for name, x := range map[string]struct {
+		command *pb.LinkCommand
+		want    *pb.Stamp
+	}{
+		"shared domain":       {create("s.example", "abc", "https://example.com/"), &pb.Stamp{DomainKnown: true}},
+		"domain of an owner":  {create("o.example", "abc", "https://example.com/"), &pb.Stamp{DomainKnown: true, DomainOwner: "ann"}},
+		"an alias":            {create("t.example", "abc", "https://example.com/"), &pb.Stamp{}},
+		"no domain":           {create("x.example", "abc", "https://example.com/"), &pb.Stamp{}},
+		"reserved":            {create("s.example", "admin", "https://example.com/"), &pb.Stamp{DomainKnown: true, ReservedCode: true}},
+		"reserved for ever":   {create("s.example", "robots.txt", "https://example.com/"), &pb.Stamp{DomainKnown: true, ReservedCode: true}},
+		"loop":                {create("s.example", "abc", "https://o.example/x"), &pb.Stamp{DomainKnown: true, TargetIsOwn: true}},
+		"loop by an alias":    {create("s.example", "abc", "https://t.example/x"), &pb.Stamp{DomainKnown: true, TargetIsOwn: true}},
+		"update":              {update("admin", "https://example.com/"), &pb.Stamp{DomainKnown: true}},
+		"update to a loop":    {update("abc", "https://s.example/x"), &pb.Stamp{DomainKnown: true, TargetIsOwn: true}},
+		"update of the title": {update("abc", ""), &pb.Stamp{DomainKnown: true}},
+	} {
+		got := &pb.Stamp{}
+		commands.Judge(got, x.command, c)
+		if x.want.ControlSeq = 3; !proto.Equal(got, x.want) {
+			t.Errorf("%s: %v, wanted %v", name, got, x.want)
+		}
+	}
+	kept := &pb.Stamp{ControlSeq: 4}
+	if commands.Judge(kept, create("s.example", "abc", "https://example.com/"), nil); !proto.Equal(kept, &pb.Stamp{ControlSeq: 4}) {
+		t.Errorf("before the first control envelope: %v", kept)
 	}
 }

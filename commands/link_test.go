@@ -248,7 +248,7 @@ func TestRequestKey(t *testing.T) {
 			t.Fatalf("%v", r.Outcome)
 		}
 	})
-	for _, code := range []string{"unavailable", "command_expired"} {
+	for _, code := range []string{"unavailable", "command_expired", "quota_exceeded"} {
 		t.Run(code+" is not stored", func(t *testing.T) {
 			e := given(t).when(with(first, func(s *pb.Stamp) { s.Failed = code })).envelope()
 			given(t, e).when(first).then("link.created")
@@ -336,6 +336,12 @@ func TestDedupe(t *testing.T) {
 		r := given(t, e).asTwin().when(again).then()
 		if !r.Outcome.GetExisting() || r.Outcome.GetCode() != first.Stamp.GetCandidateCode() {
 			t.Fatalf("%v", r.Outcome)
+		}
+	})
+	t.Run("a repeat meets it again", func(t *testing.T) {
+		met := given(t, e).asTwin().when(again).envelope()
+		if out := given(t, e, met).when(again).then().Outcome; !out.GetExisting() || !out.GetReplayed() {
+			t.Fatalf("%v", out)
 		}
 	})
 	for name, change := range map[string]func(*pb.Link){

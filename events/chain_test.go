@@ -216,14 +216,14 @@ func TestCheckerGapInOffsets(t *testing.T) {
 
 func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
 	b := &build{t: t}
-	h1 := b.add(1024, 1, events.Hash{}, func(e *pb.Envelope) { e.LowWatermark = 7 })
+	h1 := b.add(1024, 1, events.Hash{}, func(e *pb.Envelope) { e.LowWatermark, e.Stamp.ControlSeq = 7, 3 })
 	b.add(1024, 1, events.Hash{}, func(e *pb.Envelope) { e.CommandOffset, e.LowWatermark = 50, 9 }) // void, its L counts
 	first := events.NewChecker("events", 1, 4)
 	if accepted, err := check(first, b.records); accepted != 1 || err != nil {
 		t.Fatal(accepted, err)
 	}
 	again := reopened(t, first)
-	if again.Head(1024) != first.Head(1024) || again.MaxLowWatermark() != 9 {
+	if first.Head(1024).ControlSeq != 3 || again.Head(1024) != first.Head(1024) || again.MaxLowWatermark() != 9 {
 		t.Fatalf("restored %+v, was %+v", again.Head(1024), first.Head(1024))
 	}
 	lost, err := events.DecodeEnvelope(b.records[1][1])

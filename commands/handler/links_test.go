@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,30 @@ func (b *bench) decideCommand(c *pb.LinkCommand, head events.Head) *pb.Envelope 
 	return b.decide(value, b.clock, commands.BucketFor(c), head)
 }
 
+// fold applies accepted envelopes, in one commit.
+func (b *bench) fold(accepted ...*pb.Envelope) {
+	b.t.Helper()
+	at, o := newPlace("events", 0, 1), b.begin()
+	defer o.drop()
+	for _, e := range accepted {
+		if err := o.apply(e); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := o.commit(&at); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// do decides a command and folds its envelope.
+func (b *bench) do(c *pb.LinkCommand) *pb.Outcome {
+	b.t.Helper()
+	e := b.decideCommand(c, events.Head{})
+	e.Bucket = commands.BucketFor(c)
+	b.fold(e)
+	return e.GetOutcome()
+}
+
 func TestStampedTime(t *testing.T) {
 	b := newBench(t)
 	sent := b.clock
@@ -171,14 +196,8 @@ func TestDrawnAgain(t *testing.T) {
 	}
 	t.Run("when the code is taken in the bucket", func(t *testing.T) {
 		b := newBench(t).drawing()
-		o := b.begin().(*linkOverlay)
-		if err := save(o.changes, linkKey(commands.BucketFor(c), events.RouteKey(site, first)), &pb.Link{Deleted: true}); err != nil {
-			t.Fatal(err)
-		}
-		at := newPlace("events", 0, partitions)
-		if err := o.changes.commit(0, &at); err != nil {
-			t.Fatal(err)
-		}
+		b.fold(&pb.Envelope{Bucket: commands.BucketFor(c), Outcome: &pb.Outcome{}, Events: []*pb.Event{{Kind: &pb.Event_LinkCreated{
+			LinkCreated: &pb.LinkCreated{Link: &pb.LinkRef{Namespace: site, Code: first}}}}}})
 		if out := b.decideCommand(c, events.Head{}).GetOutcome(); out.GetCode() == first || out.GetError() != "" {
 			t.Fatalf("%v", out)
 		}
@@ -206,5 +225,78 @@ func TestDamagedStateStopsThePartition(t *testing.T) {
 	_, err = o.decide(t.Context(), eventlog.Record{Value: value}, commands.BucketFor(c), nil, events.Head{})
 	if err == nil || !final(err) || !strings.Contains(err.Error(), "decoding state") {
 		t.Fatalf("%v", err)
+	}
+}
+
+// A fingerprint leads to the link that was created last with it, whatever becomes of older ones.
+func TestFingerprintsLeadToTheNewestLink(t *testing.T) {
+	b, n := newBench(t).drawing(), 0
+	again := func() *pb.LinkCommand {
+		n++
+		c := create("ann", fmt.Sprint("k", n), "")
+		c.GetCreate().Content.Target, c.GetCreate().Dedupe = "https://example.com/", true
+		c.Request.BodyHash = commands.BodyHash(c)
+		return c
+	}
+	change := func(code string, action pb.StatusAction) {
+		n++
+		c := create("ann", fmt.Sprint("k", n), code)
+		c.Kind = &pb.LinkCommand_ChangeStatus{ChangeStatus: &pb.ChangeLinkStatus{Action: action}}
+		c.Request.BodyHash = commands.BodyHash(c)
+		if out := b.do(c); out.GetError() != "" {
+			t.Fatal(out)
+		}
+	}
+	first := b.do(again())
+	if out := b.do(again()); first.GetExisting() || !out.GetExisting() || out.GetCode() != first.GetCode() {
+		t.Fatalf("the second create was answered %v, the first %v", out, first)
+	}
+	change(first.GetCode(), pb.StatusAction_DISABLE)
+	second := b.do(again())
+	if second.GetExisting() || second.GetError() != "" || second.GetCode() == first.GetCode() {
+		t.Fatalf("beside a disabled link: %v", second)
+	}
+	change(first.GetCode(), pb.StatusAction_ENABLE)
+	if out := b.do(again()); !out.GetExisting() || out.GetCode() != second.GetCode() {
+		t.Fatalf("after the first link is back: %v, wanted %v", out, second)
+	}
+}
+
+func TestRequestKeysAreOfTheirOwner(t *testing.T) {
+	b := newBench(t).drawing()
+	if out := b.do(create("ann", "k", "abc")); out.GetError() != "" {
+		t.Fatal(out)
+	}
+	if out := b.do(create("bob", "k", "abc")); out.GetError() != "code_taken" {
+		t.Fatalf("%v", out)
+	}
+	if out := b.do(create("ann", "k", "abc")); !out.GetReplayed() {
+		t.Fatalf("%v", out)
+	}
+}
+
+func TestSweepTakesWhatNoLongerCounts(t *testing.T) {
+	b := newBench(t)
+	type kept struct {
+		bucket uint32
+		key    string
+		timeUS int64
+		want   bool
+	}
+	list := []kept{{7, "old", 5, false}, {7, "at the limit", 10, false}, {7, "young", 11, true}, {6, "before", 5, true}, {8, "after", 5, true}}
+	var accepted []*pb.Envelope
+	for _, k := range list {
+		accepted = append(accepted, &pb.Envelope{Bucket: k.bucket, Request: &pb.RequestRef{Owner: "ann", Key: k.key}, Outcome: &pb.Outcome{}, Stamp: &pb.Stamp{TimeUs: k.timeUS}})
+	}
+	b.swept = b.clock // not by itself
+	b.fold(accepted...)
+	if err := b.store.sweep(7, 10+commands.KeyTTL); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range list {
+		found, err := b.store.get(requestKey(k.bucket, &pb.RequestRef{Owner: "ann", Key: k.key}))
+		if err != nil || (found != nil) != k.want {
+			t.Errorf("%s: found %v, %v", k.key, found != nil, err)
+		}
 	}
 }
