@@ -174,7 +174,7 @@ func savePlace(c *changes, partition int32, at *place) error {
 
 // loadPlace reads where a partition stood; the zero place of a new store.
 func (s *store) loadPlace(topic string, partition int32, partitions int) (place, error) {
-	at := place{checker: events.NewChecker(topic, partition, partitions), covered: map[int64]commandID{}}
+	at := newPlace(topic, partition, partitions)
 	checkpoint, err := load(s, bucketKey(prefixPlace, uint32(partition), 0), &pb.WriterCheckpoint{})
 	if err != nil || checkpoint == nil {
 		return at, err
