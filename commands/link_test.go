@@ -325,7 +325,57 @@ func TestStatus(t *testing.T) {
 	given(t, link, deleted).when(other(status(pb.StatusAction_ENABLE), "k2")).refused("not_found", "")
 	given(t, link).when(status(pb.StatusAction_DISABLE, func(c *pb.ChangeLinkStatus) { c.IfVersion = 9 })).refused("version_mismatch", "")
 	given(t, link).when(status(99)).refused("invalid_request", "action")
+	given(t, link).when(status(0)).refused("invalid_request", "action")
 	given(t, link).when(status(pb.StatusAction_BAN, func(c *pb.ChangeLinkStatus) { c.Reason = "\x00" })).refused("invalid_request", "reason")
+}
+
+// What a change does not speak of stays as it was.
+func TestStatusKeepsTheRest(t *testing.T) {
+	legal := func(c *pb.ChangeLinkStatus) { c.Legal = true }
+	s := given(t, given(t).when(other(dedupe("https://example.com/"), "k0")).envelope())
+	made := s.state.Link
+	step := func(c commands.LinkCommand) *pb.Link {
+		t.Helper()
+		c.LinkCommand.Code, c.LinkCommand.Request.Key = made.GetRef().GetCode(), "k"+string(rune('a'+s.state.Link.GetVersion()))
+		c.Bucket = commands.BucketFor(c.LinkCommand)
+		c.Stamp.TimeUs += int64(s.state.Link.GetVersion())
+		s.state = s.when(c).next()
+		return s.state.Link
+	}
+	if l := step(status(pb.StatusAction_DISABLE, legal)); !l.GetDisabled() || l.GetBannedLegal() || l.GetUpdatedUs() != now+1 || l.GetCreatedUs() != now {
+		t.Fatalf("disabled: %v", l)
+	}
+	if l := step(status(pb.StatusAction_BAN, legal)); !l.GetDisabled() || !l.GetBanned() || !l.GetBannedLegal() {
+		t.Fatalf("banned: %v", l)
+	}
+	if l := step(update(&pb.UpdateLink{Content: &pb.LinkContent{Title: "2"}, Fields: []string{"title"}, Reason: "why"})); !l.GetDisabled() || !l.GetBanned() || !l.GetBannedLegal() {
+		t.Fatalf("updated: %v", l)
+	}
+	if l := step(status(pb.StatusAction_UNBAN)); !l.GetDisabled() || l.GetBanned() || l.GetBannedLegal() {
+		t.Fatalf("unbanned: %v", l)
+	}
+	l := step(status(pb.StatusAction_DELETE))
+	if !l.GetDeleted() || !l.GetDisabled() || l.GetVersion() != 6 || l.GetCreatedUs() != now || l.GetUpdatedUs() != now+5 {
+		t.Fatalf("deleted: %v", l)
+	}
+	if len(l.GetFingerprint()) == 0 || !proto.Equal(l.GetRef(), made.GetRef()) || l.GetContent().GetTitle() != "2" {
+		t.Fatalf("deleted: %v, made: %v", l, made)
+	}
+}
+
+func TestReasonsAreKept(t *testing.T) {
+	link := made(t, nil)
+	r := given(t, link).when(update(&pb.UpdateLink{Content: content("https://example.com/2"), Fields: []string{"target"}, Reason: "moved"})).then("link.updated")
+	if got := r.Events[0].GetLinkUpdated().GetReason(); got != "moved" {
+		t.Errorf("update: %q", got)
+	}
+	if got := given(t, link).when(status(pb.StatusAction_BAN)).then("link.banned").Events[0].GetLinkStatusChanged().GetReason(); got != "why" {
+		t.Errorf("ban: %q", got)
+	}
+	legal := status(pb.StatusAction_DISABLE, func(c *pb.ChangeLinkStatus) { c.Legal = true })
+	if given(t, link).when(legal).then("link.disabled").Events[0].GetLinkStatusChanged().GetLegal() {
+		t.Error("only a ban is legal")
+	}
 }
 
 func TestDedupe(t *testing.T) {
