@@ -76,6 +76,7 @@ func TestControl(t *testing.T) {
 		"id with a line end":           addKey(&pb.ApiKey{Id: "k\n", Hash: make([]byte, 32), Owner: "ann"}),
 		"domain owner with a line end": addDomain(&pb.Domain{Namespace: "b.example", Owner: "ann\n"}),
 		"no hash":                      addKey(&pb.ApiKey{Id: "k", Owner: "ann"}),
+		"short hash":                   addKey(&pb.ApiKey{Id: "k", Hash: make([]byte, 31), Owner: "ann"}),
 		"empty lease":                  lease(7, 0),
 		"huge lease":                   lease(7, 1<<40),
 		"permutation key again":        codeKey(1, 8),

@@ -212,6 +212,12 @@ func TestCreateRefused(t *testing.T) {
 		"code and dedupe": {stamped("abc", func(l *pb.LinkCommand) {
 			l.Kind = &pb.LinkCommand_Create{Create: &pb.CreateLink{Content: content("https://example.com/"), Dedupe: true}}
 		}), "invalid_request", "dedupe"},
+		"long length": {stamped("", func(l *pb.LinkCommand) {
+			l.Kind = &pb.LinkCommand_Create{Create: &pb.CreateLink{Content: content("https://example.com/"), CodeLength: 65}}
+		}), "invalid_request", "code_length"},
+		"short random": {stamped("", func(l *pb.LinkCommand) {
+			l.Kind = &pb.LinkCommand_Create{Create: &pb.CreateLink{Content: content("https://example.com/"), CodeLength: 7, CodeMode: pb.CodeMode_CODE_MODE_RANDOM}}
+		}), "invalid_request", "code_length"},
 		"short length": {stamped("", func(l *pb.LinkCommand) {
 			l.Kind = &pb.LinkCommand_Create{Create: &pb.CreateLink{Content: content("https://example.com/"), CodeLength: 4}}
 		}), "invalid_request", "code_length"},
@@ -297,6 +303,10 @@ func TestUpdate(t *testing.T) {
 	})
 	t.Run("loop", func(t *testing.T) {
 		given(t, made(t, nil)).when(with(to("https://s.example/x", 0), func(s *pb.Stamp) { s.TargetIsOwn = true })).refused("invalid_target", "target")
+	})
+	t.Run("what a create may not have", func(t *testing.T) {
+		given(t, made(t, nil)).when(to("javascript:1", 0)).refused("invalid_target", "target")
+		given(t, made(t, nil)).when(update(&pb.UpdateLink{Content: &pb.LinkContent{RedirectStatus: 303}, Fields: []string{"redirect_status"}})).refused("invalid_request", "redirect_status")
 	})
 	t.Run("unknown field", func(t *testing.T) {
 		given(t, made(t, nil)).when(update(&pb.UpdateLink{Fields: []string{"owner"}})).refused("invalid_request", "")

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/commands/mint"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/events/eventlog/realkafka"
@@ -166,9 +167,11 @@ func unknownOutcomesAreFoundOut(r *rig) {
 	const p, n = 3, 10
 	w := r.process(p)
 	verdicts, sessions, closed := make(chan string, n), 0, 0
+	mints := map[*mint.Minter]bool{}
 	open := w.open
 	w.open = func(topic string) (appender, error) {
 		sessions++
+		mints[w.ledger.(*linkLedger).mint] = true
 		session, err := open(topic)
 		return &faulty{session, verdicts, &closed}, err
 	}
@@ -189,6 +192,9 @@ func unknownOutcomesAreFoundOut(r *rig) {
 	}
 	if err := stop(); err != nil {
 		r.t.Fatal(err)
+	}
+	if len(mints) != sessions {
+		r.t.Errorf("%d minters for %d lives: ids belong to one", len(mints), sessions)
 	}
 	if sessions < 7 || closed != sessions || checker.Voids() != 0 {
 		r.t.Fatalf("%d producer sessions, %d closed, %d voids; a failed append must end its session", sessions, closed, checker.Voids())
