@@ -77,6 +77,7 @@ func TestControl(t *testing.T) {
 		"domain owner with a line end": addDomain(&pb.Domain{Namespace: "b.example", Owner: "ann\n"}),
 		"no hash":                      addKey(&pb.ApiKey{Id: "k", Owner: "ann"}),
 		"short hash":                   addKey(&pb.ApiKey{Id: "k", Hash: make([]byte, 31), Owner: "ann"}),
+		"another owner":                addDomain(&pb.Domain{Namespace: "s.example", Owner: "bob"}),
 		"empty lease":                  lease(7, 0),
 		"huge lease":                   lease(7, 1<<40),
 		"permutation key again":        codeKey(1, 8),

@@ -304,6 +304,10 @@ func TestUpdate(t *testing.T) {
 	t.Run("loop", func(t *testing.T) {
 		given(t, made(t, nil)).when(with(to("https://s.example/x", 0), func(s *pb.Stamp) { s.TargetIsOwn = true })).refused("invalid_target", "target")
 	})
+	t.Run("what is not named is not judged", func(t *testing.T) {
+		title := update(&pb.UpdateLink{Content: &pb.LinkContent{Target: "https://s.example/x", Title: "2"}, Fields: []string{"title"}})
+		given(t, made(t, nil)).when(with(title, func(s *pb.Stamp) { s.TargetIsOwn = true })).then("link.updated")
+	})
 	t.Run("what a create may not have", func(t *testing.T) {
 		given(t, made(t, nil)).when(to("javascript:1", 0)).refused("invalid_target", "target")
 		given(t, made(t, nil)).when(update(&pb.UpdateLink{Content: &pb.LinkContent{RedirectStatus: 303}, Fields: []string{"redirect_status"}})).refused("invalid_request", "redirect_status")
