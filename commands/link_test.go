@@ -294,6 +294,7 @@ func TestUpdate(t *testing.T) {
 	})
 	t.Run("stale", func(t *testing.T) {
 		given(t, made(t, nil)).when(to("https://example.com/2", 7)).refused("version_mismatch", "")
+		given(t, made(t, nil), r.envelope()).when(other(to("https://example.com/3", 1), "k9")).refused("version_mismatch", "")
 	})
 	t.Run("no link", func(t *testing.T) { given(t).when(to("https://example.com/2", 0)).refused("not_found", "") })
 	t.Run("foreign link", func(t *testing.T) {
@@ -350,7 +351,7 @@ func TestStatusKeepsTheRest(t *testing.T) {
 	made := s.state.Link
 	step := func(c commands.LinkCommand) *pb.Link {
 		t.Helper()
-		c.LinkCommand.Code, c.LinkCommand.Request.Key = made.GetRef().GetCode(), "k"+string(rune('a'+s.state.Link.GetVersion()))
+		c.Code, c.Request.Key = made.GetRef().GetCode(), "k"+string(rune('a'+s.state.Link.GetVersion()))
 		c.Bucket = commands.BucketFor(c.LinkCommand)
 		c.Stamp.TimeUs += int64(s.state.Link.GetVersion())
 		s.state = s.when(c).next()

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,25 +34,41 @@ func TestCommandsPastTheirRetention(t *testing.T) {
 	})
 	t.Run("after", func(t *testing.T) {
 		r := began(t, 10*time.Millisecond)
-		for trimmed := false; !trimmed; time.Sleep(10 * time.Millisecond) {
-			starts, err := r.log.Starts(t.Context(), eventlog.CommandsLink)
-			if err != nil {
-				t.Fatal(err)
-			}
-			trimmed = starts[idle] > 0 && starts[lagging] > 0
+		r.trimmed(idle, 0)
+		r.trimmed(lagging, 0)
+		w := r.process(idle)
+		// Retention goes on while the writer begins: the command at which its scan was to begin goes too.
+		var first sync.Once
+		w.open = func(topic string) (appender, error) {
+			first.Do(func() { r.old(idle, n); r.trimmed(idle, n-1) })
+			return r.log.NewAppender(topic)
 		}
-		r.write(r.process(idle))
-		r.old(idle, n)
+		r.write(w)
 		if list, _ := r.accepted(idle, n+1); list[n].GetCommandOffset() != n {
 			t.Errorf("the scan went on with command %d", list[n].GetCommandOffset())
 		}
-		w := r.process(lagging)
+		w = r.process(lagging)
 		w.set(true)
 		var alarm *events.Alarm
 		if err := w.run(t.Context()); !errors.As(err, &alarm) || alarm.Topic != eventlog.CommandsLink || alarm.Offset != 0 {
 			t.Errorf("a command went unanswered: %v", err)
 		}
 	})
+}
+
+// trimmed waits until the command at an offset is gone.
+func (r *rig) trimmed(partition int32, offset int64) {
+	r.t.Helper()
+	for {
+		starts, err := r.log.Starts(r.t.Context(), eventlog.CommandsLink)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if starts[partition] > offset {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // old sends a command in a record that is past its retention.
