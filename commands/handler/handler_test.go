@@ -116,6 +116,9 @@ func twoWritersAndAStandbyAgree(r *rig) {
 	for _, e := range list {
 		answered[e.GetCommandOffset()] = true
 		codes[e.GetOutcome().GetCode()] = true
+		if e.GetOutcome().GetError() != "" {
+			r.t.Errorf("command %d: %v", e.GetCommandOffset(), e.GetOutcome())
+		}
 	}
 	if len(answered) != n || len(codes) != n {
 		r.t.Fatalf("%d commands answered, %d codes, wanted %d", len(answered), len(codes), n)
@@ -241,21 +244,9 @@ func alarmsStopThePartition(r *rig) {
 func restartOnTheSameStore(r *rig) {
 	const p = 5
 	fs := vfs.NewMem()
-	begin := func() *worker {
-		s, err := openStore("", partitions, &pebble.Options{FS: fs})
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		h := &Handler{cfg: Config{Log: r.log, Logger: quiet(), Now: r.now, Partitions: partitions}, store: s, control: r.control}
-		w, err := h.linkWorker(p)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		return w
-	}
 	key := keyed(p, 1)
 	for round := range 3 {
-		w := begin()
+		w, closed := r.processOn(fs, p)
 		if round > 0 && (w.checker.Next() != int64(round) || w.standing.next.Load() != int64(round) || len(w.covered) == 0) {
 			r.t.Fatalf("round %d begins at offset %d, %d covered", round, w.checker.Next(), len(w.covered))
 		}
@@ -268,9 +259,7 @@ func restartOnTheSameStore(r *rig) {
 		if err := stop(); err != nil {
 			r.t.Fatal(err)
 		}
-		if err := w.ledger.(*linkLedger).store.db.Close(); err != nil {
-			r.t.Fatal(err)
-		}
+		closed()
 	}
 }
 

@@ -26,7 +26,7 @@ func (l *linkLedger) live(begins bool, logger *slog.Logger) {
 		l.mint = nil
 	}
 	if begins {
-		m, err := mint.New(mint.Config{Partition: l.partition, Partitions: l.count, Leaser: newLeaser(l.control), Key: newestKey(l.control.State()), Logger: logger,
+		m, err := mint.New(mint.Config{Partition: l.partition, Partitions: l.count, Leaser: newLeaser(l.control), FirstWait: l.firstWait, Key: newestKey(l.control.State()), Logger: logger,
 			LeastLease: leastLease, MostLease: mostLease})
 		if err != nil {
 			logger.Error("creating links is not possible", "partition", l.partition, "error", err)

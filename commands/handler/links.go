@@ -32,6 +32,8 @@ type linkLedger struct {
 	count     int
 	control   *Control
 	now       func() time.Time
+	// firstWait is how long a life's first draw waits for ids; 0: mint's default.
+	firstWait time.Duration
 	// mint is the minter of the writer's life, nil while standing by.
 	mint *mint.Minter
 	// mints is what stats of the life at hand are read through.

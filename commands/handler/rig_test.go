@@ -74,17 +74,24 @@ func newRig(t *testing.T, addr string) *rig {
 
 // process is one process's commands role: its own store, one partition of it at work.
 func (r *rig) process(number int32) *worker {
-	s, err := openStore("", partitions, &pebble.Options{FS: vfs.NewMem()})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = s.db.Close() })
-	h := &Handler{cfg: Config{Log: r.log, Logger: quiet(), Now: r.now, Partitions: partitions}, store: s, control: r.control}
-	w, err := h.linkWorker(number)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	w, closed := r.processOn(vfs.NewMem(), number)
+	r.t.Cleanup(closed)
 	return w
+}
+
+// processOn is a process whose store lies on fs. On a busy machine a lease takes longer than a user would wait.
+func (r *rig) processOn(fs vfs.FS, number int32) (w *worker, closed func()) {
+	r.t.Helper()
+	s, err := openStore("", partitions, &pebble.Options{FS: fs})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	h := &Handler{cfg: Config{Log: r.log, Logger: quiet(), Now: r.now, Partitions: partitions}, store: s, control: r.control}
+	if w, err = h.linkWorker(number); err != nil {
+		r.t.Fatal(err)
+	}
+	w.ledger.(*linkLedger).firstWait = 10 * time.Second
+	return w, func() { _ = s.db.Close() }
 }
 
 // write lets a worker write until the test ends or stop is called, which returns what ended it.
