@@ -45,7 +45,6 @@ func TestAPI(t *testing.T) {
 		{"keys", testAPIKeys},
 		{"description", testAPIDescription},
 		{"page", testAPIPage},
-		{"page in a browser", testAPIPageInBrowser},
 		{"stats", testAPIStats},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, r) })
