@@ -125,6 +125,12 @@ func (h *Handler) membership(ctx context.Context) error {
 	for ctx.Err() == nil {
 		m, err := h.cfg.Log.Join(ctx, Group, []string{eventlog.CommandsLink, eventlog.CommandsControl}, assign(true), assign(false))
 		if err == nil {
+			select {
+			case <-h.joined:
+			case <-time.After(standbyAfter):
+				h.once.Do(func() { close(h.joined) })
+			case <-ctx.Done():
+			}
 			<-ctx.Done()
 			m.Close()
 			return nil
@@ -145,7 +151,10 @@ func (h *Handler) of(topic string, number int32) *worker {
 	return h.workers[number]
 }
 
-// Joined is closed once the group assigned this process its first partitions.
+// standbyAfter is when a member of the group without partitions counts as a standby: a rebalance takes less.
+const standbyAfter = 12 * time.Second
+
+// Joined is closed once the group assigned this process its first partitions, or none for so long that it is a standby.
 func (h *Handler) Joined() <-chan struct{} { return h.joined }
 
 // Close closes the confirmed state. Run must have returned.
