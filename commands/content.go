@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -21,7 +22,7 @@ const (
 
 	MinCodeLength     = 5
 	MinRandomLength   = 8
-	MaxCodeLength     = 64
+	MaxCodeLength     = events.MaxCodeLength
 	DefaultCodeLength = 7
 
 	// Times lie within the years 1 to 9999, which RFC 3339 can write. Microseconds since 1970.

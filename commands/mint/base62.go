@@ -1,14 +1,16 @@
 package mint
 
+import "github.com/hoplog/hoplog/commands"
+
 // alphabet is Base62 in ASCII order, so that codes of one length sort like the numbers they stand for.
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // Lengths of generated codes, in characters.
 const (
 	// MinLength is the shortest generated code.
-	MinLength = 5
+	MinLength = commands.MinCodeLength
 	// MinRandomLength is the shortest random code: below, guessing one that exists is too easy.
-	MinRandomLength = 8
+	MinRandomLength = commands.MinRandomLength
 	// MaxSequential is the longest code that stands for an id: 62^10 is the last power below 2^63.
 	MaxSequential = 10
 )

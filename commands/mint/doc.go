@@ -6,6 +6,6 @@
 // goes back within its segments, and what a life does not hand out is burnt with it. Codes may repeat (keys rotate, chance
 // repeats); the caller, who knows what is taken in its bucket, draws again.
 //
-// The package knows no log: leases come through an interface. It imports events, and must not import commands/handler or
+// The package knows no log: leases come through an interface. It imports events and the limits of commands, and must not import commands/handler or
 // anything of the read side.
 package mint

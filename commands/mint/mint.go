@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
 )
 
@@ -41,7 +42,7 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.Length = orDefault(c.Length, 7)
+	c.Length = orDefault(c.Length, commands.DefaultCodeLength)
 	c.RandomLength = orDefault(c.RandomLength, MinRandomLength)
 	c.Depth = orDefault(c.Depth, 32)
 	c.Pools = orDefault(c.Pools, 16)
