@@ -119,18 +119,25 @@ func parseInsert(l *lexer) (statement, error) {
 		case word == "FORMAT":
 			name := l.next()
 			if name.kind != tokenWord {
-				return st, nil
+				l.pos = t.end
+				return st, scanRest(l)
 			}
 			return st.withData(l.text, t.start, name.end, string(l.text[name.start:name.end])), nil
 		}
 	}
 }
 
-// skipName skips the .name parts of a qualified name, which may be spelled like keywords.
+// skipName skips the .name parts of a qualified name, which may be spelled like keywords. What is no name is left to be
+// read.
 func (l *lexer) skipName() {
 	for l.pos < len(l.text) && l.text[l.pos] == '.' {
 		l.pos++
-		l.next()
+		before := l.pos
+		name := l.next()
+		if word := upper(l.text, name); name.kind == tokenOther || word == "INFILE" || word == "OUTFILE" {
+			l.pos = before
+			return
+		}
 	}
 }
 

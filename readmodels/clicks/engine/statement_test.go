@@ -81,7 +81,7 @@ func TestInsertReadsItsDataFromAFile(t *testing.T) {
 
 // Whatever the text: no panic, and what is passed on as a whole names no file and holds one statement at most.
 func FuzzParseStatement(f *testing.F) {
-	for _, seed := range []string{"SELECT 1; SELECT 2", "INSERT INTO t (a) VALUES (1)", "INSERT INTO t FORMAT TSV\n1", "SELECT 'a\\'', $$x$$ -- \n"} {
+	for _, seed := range []string{"SELECT 1; SELECT 2", "INSERT 0 FORMAT;0", "INSERT INTO t.;SELECT 1", "INSERT INTO t.INFILE 'x' VALUES", "INSERT INTO t (a) VALUES (1)", "INSERT INTO t FORMAT TSV\n1", "SELECT 'a\\'', $$x$$ -- \n"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
