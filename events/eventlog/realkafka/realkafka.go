@@ -1,5 +1,5 @@
-// Package realkafka starts a real Apache Kafka broker (KRaft, one node) on loopback for tests, from jars that
-// `make kafka` fetched.
+// Package realkafka starts real Apache Kafka brokers (KRaft) on loopback for tests, from jars that `make kafka` fetched: one
+// alone, or a cluster.
 //
 // Invariant: a test never fails for want of Java or the jars; it is skipped and says why and what to do. A broker dies
 // with its test. It must not import anything of this module.
@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -41,6 +42,10 @@ type Broker struct {
 	libs   string
 	ports  struct{ plain, controller, secure int }
 	secure *Security
+	// node and voters place it in its cluster; extra are settings that only a cluster has.
+	node   int
+	voters string
+	extra  []string
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
@@ -56,21 +61,45 @@ func (b *Broker) Addr() string { return fmt.Sprintf("127.0.0.1:%d", b.ports.plai
 
 func start(t testing.TB, secure bool) *Broker {
 	t.Helper()
-	b := &Broker{t: t, dir: t.TempDir(), java: findJava(t), libs: findLibs(t)}
-	b.ports.plain, b.ports.controller, b.ports.secure = freePort(t), freePort(t), freePort(t)
+	b := newBroker(t, 1)
+	b.voters = b.vote()
 	if secure {
 		b.secure = newSecurity(t, b.dir, fmt.Sprintf("127.0.0.1:%d", b.ports.secure))
 	}
-	b.write("server.properties", b.properties())
-	b.write("log4j2.properties", string(log4jProperties))
-	b.format()
-	t.Cleanup(b.Kill)
+	b.prepare()
 	b.Restart()
 	return b
 }
 
+// newBroker chooses a place and ports for a broker that is not prepared yet.
+func newBroker(t testing.TB, node int) *Broker {
+	t.Helper()
+	b := &Broker{t: t, node: node, java: findJava(t), libs: findLibs(t), dir: t.TempDir()}
+	b.ports.plain, b.ports.controller, b.ports.secure = freePort(t), freePort(t), freePort(t)
+	t.Cleanup(b.Kill)
+	return b
+}
+
+// vote is how a broker's controller is named among the voters.
+func (b *Broker) vote() string { return fmt.Sprintf("%d@127.0.0.1:%d", b.node, b.ports.controller) }
+
+// prepare writes the settings and formats the storage.
+func (b *Broker) prepare() {
+	b.t.Helper()
+	b.write("server.properties", b.properties())
+	b.write("log4j2.properties", string(log4jProperties))
+	b.format()
+}
+
 // Restart starts the broker again on its old data and ports, and waits until it answers.
 func (b *Broker) Restart() {
+	b.t.Helper()
+	b.Launch()
+	b.await()
+}
+
+// Launch is Restart without the wait.
+func (b *Broker) Launch() {
 	b.t.Helper()
 	out, err := os.OpenFile(b.path("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -85,7 +114,6 @@ func (b *Broker) Restart() {
 	}
 	b.exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) { _ = cmd.Wait(); close(exited) }(b.cmd, b.exited)
-	b.await()
 }
 
 // Kill kills the broker (SIGKILL) and waits until it is gone. Harmless when it already is.
@@ -132,9 +160,11 @@ func (b *Broker) properties() string {
 		string(serverProperties),
 		fmt.Sprintf("listeners=%s,CONTROLLER://127.0.0.1:%d", listeners, b.ports.controller),
 		"advertised.listeners=" + listeners,
-		fmt.Sprintf("controller.quorum.voters=1@127.0.0.1:%d", b.ports.controller),
+		fmt.Sprintf("node.id=%d", b.node),
+		"controller.quorum.voters=" + b.voters,
 		"log.dirs=" + b.path("data"),
 	}
+	lines = append(lines, b.extra...) // a later line counts before an earlier one
 	if b.secure != nil {
 		lines = append(lines, b.secure.properties()...)
 	}
@@ -216,13 +246,17 @@ func Libs() (string, error) {
 	return libs, nil
 }
 
-// freePort finds a port that was free a moment ago.
+// freePort finds a port that was free a moment ago, below those of outgoing connections (from 32768 on Linux), so that none
+// of these takes it while its broker is down for a restart.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
+	for range 100 {
+		port := 10_000 + rand.IntN(22_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
