@@ -153,7 +153,7 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 func DecideControl(c *Control, command *pb.ControlCommand) Decision {
 	event, err := decideControl(c, command)
 	if err != nil {
-		return Decision{Outcome: &pb.Outcome{Error: err.Code, Detail: err.Detail, Field: err.Field}}
+		return err.Decision()
 	}
 	d := Decision{Outcome: &pb.Outcome{}}
 	if event != nil {

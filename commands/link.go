@@ -300,7 +300,9 @@ func changes(link *pb.Link, version uint64, list ...*pb.Event) Decision {
 }
 
 func refused(c LinkCommand, r *Refusal) Decision {
-	return Decision{Outcome: &pb.Outcome{Error: r.Code, Detail: r.Detail, Field: r.Field, Namespace: c.GetNamespace(), Code: c.GetCode()}}
+	d := r.Decision()
+	d.Outcome.Namespace, d.Outcome.Code = c.GetNamespace(), c.GetCode()
+	return d
 }
 
 // Failed is the refusal of a command that its writer could not stamp, for the reason that the stamp gives.

@@ -1,5 +1,7 @@
 package commands
 
+import "github.com/hoplog/hoplog/schemas/pb"
+
 // Stable codes of refusals, as clients see them.
 const (
 	// CodeInvalidRequest: the request breaks a rule that has no code of its own; Field names where.
@@ -49,4 +51,9 @@ func (r *Refusal) Error() string { return r.Code + ": " + r.Detail }
 // Refuse returns a Refusal. Code is one of the stable codes.
 func Refuse(code, field, detail string) *Refusal {
 	return &Refusal{Code: code, Field: field, Detail: detail}
+}
+
+// Decision returns the decision that the refusal is: no event, and an outcome that says why.
+func (r *Refusal) Decision() Decision {
+	return Decision{Outcome: &pb.Outcome{Error: r.Code, Detail: r.Detail, Field: r.Field}}
 }

@@ -181,7 +181,7 @@ type controlOverlay struct {
 	accepted []*pb.Envelope
 }
 
-func (o *controlOverlay) decide(_ context.Context, r eventlog.Record, _ uint32, misplaced error, head events.Head) (*pb.Envelope, error) {
+func (o *controlOverlay) stamp(_ context.Context, r eventlog.Record, _ uint32, misplaced error, head events.Head) (*pb.Envelope, decision, error) {
 	id, now := idOf(r.Value), o.ledger.now()
 	e := &pb.Envelope{CommandId: id[:]}
 	command := &pb.ControlCommand{}
@@ -196,12 +196,10 @@ func (o *controlOverlay) decide(_ context.Context, r eventlog.Record, _ uint32, 
 	}
 	e.Stamp.ControlSeq = head.Seq
 	if refusal != nil {
-		e.Outcome = &pb.Outcome{Error: refusal.Code, Detail: refusal.Detail, Field: refusal.Field}
-		return e, nil //nolint:nilerr // the outcome says it
+		return e, refusal.Decision, nil
 	}
-	d := commands.DecideControl(o.state, command)
-	e.Actor, e.Events, e.Outcome = command.GetActor(), d.Events, d.Outcome
-	return e, nil
+	e.Actor = command.GetActor()
+	return e, func() commands.Decision { return commands.DecideControl(o.state, command) }, nil
 }
 
 func (o *controlOverlay) apply(e *pb.Envelope) error {

@@ -33,7 +33,7 @@ func TestControlCommands(t *testing.T) {
 		"from the future": {domain(func(c *pb.ControlCommand) { c.TimeUs += (maxLead + time.Second).Microseconds() }), "command_expired"},
 	} {
 		l := &controlLedger{now: func() time.Time { return now }}
-		e, err := l.begin().decide(t.Context(), eventlog.Record{Value: c.value, Time: now}, 0, nil, events.Head{Seq: 5})
+		e, err := propose(t.Context(), l.begin(), eventlog.Record{Value: c.value, Time: now}, 0, nil, events.Head{Seq: 5})
 		if err != nil || e.GetOutcome().GetError() != c.want || (len(e.GetEvents()) == 1) != (c.want == "") || e.GetStamp().GetControlSeq() != 5 {
 			t.Errorf("%s: %v, %v", name, e, err)
 		}
@@ -58,7 +58,7 @@ func TestControlHasOneBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := (&controlLedger{now: func() time.Time { return now }}).begin().(*controlOverlay)
-	e, err := o.decide(t.Context(), eventlog.Record{Value: value, Time: now}, bucket, misplaced, events.Head{})
+	e, err := propose(t.Context(), o, eventlog.Record{Value: value, Time: now}, bucket, misplaced, events.Head{})
 	if err != nil || e.GetOutcome().GetError() != "invalid_request" || len(e.GetEvents()) != 0 {
 		t.Errorf("%v, %v", e, err)
 	}

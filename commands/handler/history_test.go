@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/schemas/pb"
@@ -34,9 +35,10 @@ func (o *tallyOverlay) seen(bucket uint32) string {
 	return fmt.Sprint(append(append([]string{}, o.applied[bucket]...), o.added[bucket]...))
 }
 
-func (o *tallyOverlay) decide(_ context.Context, r eventlog.Record, bucket uint32, _ error, _ events.Head) (*pb.Envelope, error) {
+func (o *tallyOverlay) stamp(_ context.Context, r eventlog.Record, bucket uint32, _ error, _ events.Head) (*pb.Envelope, decision, error) {
 	id := idOf(r.Value)
-	return &pb.Envelope{CommandId: id[:], Stamp: &pb.Stamp{CandidateId: rand.Uint64()}, Outcome: &pb.Outcome{Detail: o.seen(bucket)}}, nil
+	return &pb.Envelope{CommandId: id[:], Stamp: &pb.Stamp{CandidateId: rand.Uint64()}},
+		func() commands.Decision { return commands.Decision{Outcome: &pb.Outcome{Detail: o.seen(bucket)}} }, nil
 }
 
 func (o *tallyOverlay) apply(e *pb.Envelope) error {

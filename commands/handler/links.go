@@ -82,7 +82,7 @@ func (l *linkLedger) sweep(at *place) error {
 	return l.store.sweep(bucket, at.checker.Head(bucket).TimeUS)
 }
 
-func (o *linkOverlay) decide(ctx context.Context, r eventlog.Record, bucket uint32, misplaced error, head events.Head) (*pb.Envelope, error) {
+func (o *linkOverlay) stamp(ctx context.Context, r eventlog.Record, bucket uint32, misplaced error, head events.Head) (*pb.Envelope, decision, error) {
 	id := idOf(r.Value)
 	e := &pb.Envelope{CommandId: id[:]}
 	command := &pb.LinkCommand{}
@@ -92,26 +92,24 @@ func (o *linkOverlay) decide(ctx context.Context, r eventlog.Record, bucket uint
 	}
 	if refusal != nil {
 		e.Stamp = unreadStamp(r, o.now(), head)
-		e.Outcome = &pb.Outcome{Error: refusal.Code, Detail: refusal.Detail, Field: refusal.Field}
-		return e, nil //nolint:nilerr // the outcome says it
+		return e, refusal.Decision, nil
 	}
 	e.Actor, e.Request = command.GetActor(), command.GetRequest()
 	c := commands.LinkCommand{LinkCommand: command, Bucket: bucket}
 	state, err := o.load(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if c.Stamp, err = o.stamp(ctx, c, head); err != nil {
-		return nil, err
+	if c.Stamp, err = o.judge(ctx, c, head); err != nil {
+		return nil, nil, err
 	}
 	if commands.WantsCandidate(state, c) {
 		if err := o.draw(c); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	d := commands.Decide(state, c)
-	e.Stamp, e.Events, e.Outcome = c.Stamp, d.Events, d.Outcome
-	return e, nil
+	e.Stamp = c.Stamp
+	return e, func() commands.Decision { return commands.Decide(state, c) }, nil
 }
 
 // unreadable is the refusal of a record that is no command of this partition, nil if it is one.
@@ -172,9 +170,9 @@ func unreadStamp(r eventlog.Record, now time.Time, head events.Head) *pb.Stamp {
 	return s
 }
 
-// stamp says when the command is decided and what the control state says of it. It waits for the control position that
+// judge says when the command is decided and what the control state says of it. It waits for the control position that
 // the command or the bucket's last envelope names.
-func (o *linkOverlay) stamp(ctx context.Context, c commands.LinkCommand, head events.Head) (*pb.Stamp, error) {
+func (o *linkOverlay) judge(ctx context.Context, c commands.LinkCommand, head events.Head) (*pb.Stamp, error) {
 	s := stampTime(c.GetTimeUs(), o.now(), head)
 	if s.GetFailed() != "" {
 		return s, nil

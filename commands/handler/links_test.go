@@ -76,7 +76,7 @@ func (b *bench) decide(value []byte, sent time.Time, bucket uint32, head events.
 	b.t.Helper()
 	o := b.begin()
 	defer o.drop()
-	e, err := o.decide(b.t.Context(), eventlog.Record{Value: value, Time: sent}, bucket, nil, head)
+	e, err := propose(b.t.Context(), o, eventlog.Record{Value: value, Time: sent}, bucket, nil, head)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestControlIsWaitedForOncePerBatch(t *testing.T) {
 		began := time.Now()
 		for range commandBatch {
 			c := commands.LinkCommand{LinkCommand: &pb.LinkCommand{TimeUs: time.Now().UnixMicro(), ControlSeq: 1 << 40}}
-			s, err := o.stamp(t.Context(), c, events.Head{})
+			s, err := o.judge(t.Context(), c, events.Head{})
 			if err != nil || s.GetFailed() != commands.CodeUnavailable {
 				t.Fatalf("%v, %v", s, err)
 			}
@@ -222,7 +222,7 @@ func TestDamagedStateStopsThePartition(t *testing.T) {
 	}
 	o := b.begin()
 	defer o.drop()
-	_, err = o.decide(t.Context(), eventlog.Record{Value: value}, commands.BucketFor(c), nil, events.Head{})
+	_, err = propose(t.Context(), o, eventlog.Record{Value: value}, commands.BucketFor(c), nil, events.Head{})
 	if err == nil || !final(err) || !strings.Contains(err.Error(), "decoding state") {
 		t.Fatalf("%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/schemas/pb"
@@ -19,15 +20,20 @@ type ledger interface {
 
 // overlay is a set of changes that is confirmed as a whole or dropped as a whole.
 type overlay interface {
-	// decide judges the command in a record and returns its envelope without the place in the chain. head is the bucket's
-	// head on the overlay; misplaced says why the record key names no bucket of the partition, nil if it does.
-	decide(ctx context.Context, record eventlog.Record, bucket uint32, misplaced error, head events.Head) (*pb.Envelope, error)
+	// stamp reads the command in a record and what its decision rests on: the bucket's state on the overlay, and what the
+	// stamp says. It returns the envelope so far (the command's id, actor, request key and stamp) and the decision that is to
+	// be made, which is pure. head is the bucket's head on the overlay; misplaced says why the record key names no bucket of
+	// the partition, nil if it does.
+	stamp(ctx context.Context, record eventlog.Record, bucket uint32, misplaced error, head events.Head) (*pb.Envelope, decision, error)
 	// apply folds an envelope that was decided on this overlay, or accepted by the chain rule.
 	apply(e *pb.Envelope) error
 	// commit makes the changes the confirmed content, in one step with the place in the log that they stand for.
 	commit(place *place) error
 	drop()
 }
+
+// decision is a decider applied to the state of one bucket and a stamped command: no I/O, no clock, no randomness.
+type decision func() commands.Decision
 
 // place is where a partition's reader stands: what is stored with its content.
 type place struct {
