@@ -28,6 +28,8 @@ type Batch struct {
 	Topic     string
 	Partition int32
 	Records   []Record
+	// Behind is about how many records of the partition come after these: what a broker said in passing, never the truth.
+	Behind int64
 }
 
 func toKgo(topic string, partition int32, r *Record) *kgo.Record {

@@ -21,6 +21,7 @@ type Tail struct {
 	life   context.Context
 	fatal  error           // what ended this tail; every later Poll returns it
 	next   map[int32]int64 // the offset that each partition is read from next
+	bare   bool
 }
 
 // Fetch sizes: what one answer may hold. A larger batch still arrives, alone.
@@ -31,8 +32,11 @@ const (
 )
 
 // NewTail starts reading: partition p from offset from[p], partitions that are not named not at all.
-func (l *Log) NewTail(topic string, from map[int32]int64) (*Tail, error) {
+func (l *Log) NewTail(topic string, from map[int32]int64, options ...TailOption) (*Tail, error) {
 	t := &Tail{log: l, topic: topic, next: make(map[int32]int64, len(from))}
+	for _, set := range options {
+		set(t)
+	}
 	offsets := make(map[int32]kgo.Offset, len(from))
 	for p, o := range from {
 		if o < 0 {
@@ -40,7 +44,7 @@ func (l *Log) NewTail(topic string, from map[int32]int64) (*Tail, error) {
 		}
 		offsets[p], t.next[p] = kgo.NewOffset().At(o), o
 	}
-	client, err := l.newClient(
+	extra := []kgo.Opt{
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
@@ -49,7 +53,11 @@ func (l *Log) NewTail(topic string, from map[int32]int64) (*Tail, error) {
 		kgo.FetchMaxBytes(fetchBytes),
 		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
 		kgo.WithHooks(&t.status),
-	)
+	}
+	if t.bare {
+		extra = append(extra, kgo.WithDecompressor(bareDecompressor{kgo.DefaultDecompressor()}))
+	}
+	client, err := l.newClient(extra...)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +93,9 @@ func (t *Tail) sort(fetches kgo.Fetches) (out []Batch, fatal error) {
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		// Records that came with an error were read before it, unless the position was already given up.
 		if len(p.Records) > 0 && fatal == nil {
-			out = append(out, Batch{Topic: t.topic, Partition: p.Partition, Records: fromKgo(p.Records)})
-			t.next[p.Partition] = p.Records[len(p.Records)-1].Offset + 1
+			next := p.Records[len(p.Records)-1].Offset + 1
+			out = append(out, Batch{Topic: t.topic, Partition: p.Partition, Records: fromKgo(p.Records), Behind: max(0, p.HighWatermark-next)})
+			t.next[p.Partition] = next
 		}
 		if p.Err != nil && fatal == nil {
 			fatal = t.judge(p.Partition, p.Err)

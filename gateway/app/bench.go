@@ -22,6 +22,7 @@ const (
 	setEvents       = "events"
 	setLinks        = "links"
 	setOut          = "out"
+	setProfile      = "profile"
 	setRate         = "rate"
 	setRedirect     = "redirect"
 	setRounds       = "rounds"
@@ -107,13 +108,14 @@ func newBenchReplay() *cobra.Command {
 		Args:  exactArgs(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runBench(c, []string{setEvents, setRounds}, func(ctx context.Context, s settings, setup bench.Setup) (bench.Result, error) {
-				return bench.Replay(ctx, bench.ReplayConfig{Setup: setup, Events: s.GetInt(setEvents), Rounds: s.GetInt(setRounds)})
+				return bench.Replay(ctx, bench.ReplayConfig{Setup: setup, Events: s.GetInt(setEvents), Rounds: s.GetInt(setRounds), Profile: s.GetString(setProfile)})
 			})
 		},
 	}
 	return withFlags(c, benchFlags, jsonFlag, func(f *pflag.FlagSet) {
 		f.Int(setEvents, 1_000_000, "events in the log")
 		f.Int(setRounds, 3, "rounds; the figures are their medians")
+		f.String(setProfile, "", "file for a CPU profile of the last round, to be read with go tool pprof")
 	})
 }
 

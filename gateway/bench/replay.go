@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"time"
 
 	"github.com/hoplog/hoplog/events"
@@ -22,6 +23,8 @@ type ReplayConfig struct {
 	Setup
 	Events int
 	Rounds int
+	// Profile, if not empty, is the file that a CPU profile of the last round's fold is written to.
+	Profile string
 }
 
 // ReplayResult is what building the redirects from the log costs. Broker, reader and store share this process.
@@ -115,6 +118,10 @@ func (cfg *ReplayConfig) round(ctx context.Context, b *broker, dir string, round
 		return err
 	}
 	runtime.GC() // what was before is not this round's to clean up
+	profiled, err := cfg.profile(round)
+	if err != nil {
+		return err
+	}
 	var rates pace
 	own = cpuOfSelf()
 	began := time.Now()
@@ -124,7 +131,7 @@ func (cfg *ReplayConfig) round(ctx context.Context, b *broker, dir string, round
 		cfg.Progress.tell(step+"replay", done, int64(cfg.Events))
 	})
 	took := time.Since(began)
-	if err != nil {
+	if err = errors.Join(err, profiled()); err != nil {
 		return fmt.Errorf("replaying: %w", err)
 	}
 	r.PerSecond, r.CPU = per(float64(cfg.Events), took.Seconds()), per(us(cpuOfSelf()-own), float64(cfg.Events))
@@ -139,6 +146,24 @@ func (cfg *ReplayConfig) round(ctx context.Context, b *broker, dir string, round
 	bytes, err := sizeOf(dir)
 	result.StoreBytes = per(float64(bytes), float64(result.Links))
 	return err
+}
+
+// profile begins the CPU profile if one is wanted of this round; the returned function ends it.
+func (cfg *ReplayConfig) profile(round int) (end func() error, err error) {
+	if cfg.Profile == "" || round != cfg.Rounds-1 {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(cfg.Profile)
+	if err != nil {
+		return nil, fmt.Errorf("writing a profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing a profile: %w", err), f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }
 
 // lookUps is how many links are looked up in a store that was built.
@@ -175,7 +200,7 @@ func (b *broker) tailAll(ctx context.Context, progress func(int64)) (perSecond f
 		from[int32(p)], want = 0, want+end
 	}
 	began := time.Now()
-	tail, err := b.log.NewTail(eventlog.EventsLink, from)
+	tail, err := b.log.NewTail(eventlog.EventsLink, from, eventlog.Bare())
 	if err != nil {
 		return 0, err
 	}

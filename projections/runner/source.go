@@ -27,5 +27,5 @@ func FromLog(log *eventlog.Log) Source { return kafka{log} }
 type kafka struct{ *eventlog.Log }
 
 func (k kafka) NewTail(topic string, from map[int32]int64) (Tail, error) {
-	return k.Log.NewTail(topic, from)
+	return k.Log.NewTail(topic, from, eventlog.Bare())
 }
