@@ -11,6 +11,7 @@ import (
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/projections"
 	"github.com/hoplog/hoplog/readmodels"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -28,7 +29,7 @@ type outcome struct {
 // outcomeOf translates the answer to a command.
 func (a *api) outcomeOf(command *pb.LinkCommand, answer Answer) outcome {
 	if answer.Envelope != nil {
-		o := a.decided(answer.Envelope.GetOutcome())
+		o := a.decided(answer.Envelope.GetOutcome(), created(answer.Envelope))
 		o.position = answer.Envelope.Position(events.StreamLink).String()
 		if o.link != nil && command.GetCreate() != nil && !o.replayed && !answer.Envelope.GetOutcome().GetExisting() {
 			o.status = http.StatusCreated
@@ -54,17 +55,26 @@ func undecided() *commands.Refusal {
 	return commands.Refuse(codeOutcomeUnknown, "", "the command was sent and not answered in time; repeat the request with the same Idempotency-Key")
 }
 
-// decided translates a decision that is in the log: the link as it was at the decision's version, or the refusal.
-func (a *api) decided(o *pb.Outcome) outcome {
+// created returns the link that an envelope created, which needs no read model; nil if it created none.
+func created(e *events.Envelope) *pb.Link {
+	if len(e.GetEvents()) != 1 || e.GetEvents()[0].GetLinkCreated() == nil {
+		return nil
+	}
+	return projections.EvolveLink(nil, projections.HistoryEntry(e, e.GetEvents()[0]))
+}
+
+// decided translates a decision that is in the log: the link as it was at the decision's version (which the caller may know),
+// or the refusal.
+func (a *api) decided(o *pb.Outcome, link *pb.Link) outcome {
 	out := outcome{status: http.StatusOK, replayed: o.GetReplayed()}
 	if o.GetError() != "" {
 		out.err = commands.Refuse(o.GetError(), o.GetField(), o.GetDetail())
 		return out
 	}
-	link, err := a.linkAt(o.GetNamespace(), o.GetCode(), o.GetVersion())
-	if err != nil {
-		out.err = err
-		return out
+	if link == nil {
+		if link, out.err = a.linkAt(o.GetNamespace(), o.GetCode(), o.GetVersion()); out.err != nil {
+			return out
+		}
 	}
 	shown := a.show(link)
 	out.link = &shown

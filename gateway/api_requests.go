@@ -55,7 +55,7 @@ func (a *api) requestReport(owner, key string) (RequestReport, error) {
 
 func (a *api) requestRow(stored links.Request) RequestRow {
 	position := stored.Position.String()
-	o := a.decided(stored.GetOutcome())
+	o := a.decided(stored.GetOutcome(), nil)
 	row := RequestRow{Row: stored.Row, State: RequestStateSucceeded, Status: o.status, Link: o.link, Position: &position}
 	if o.err != nil {
 		p := a.problem(o.err)

@@ -196,7 +196,7 @@ func (o *controlOverlay) stamp(_ context.Context, r eventlog.Record, _ uint32, m
 	}
 	e.Stamp.ControlSeq = head.Seq
 	if refusal != nil {
-		return e, refusal.Decision, nil
+		return e, refusal.Decision, nil //nolint:nilerr // the decision says it
 	}
 	e.Actor = command.GetActor()
 	return e, func() commands.Decision { return commands.DecideControl(o.state, command) }, nil

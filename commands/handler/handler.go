@@ -105,9 +105,29 @@ func (h *Handler) Run(ctx context.Context) error {
 	for _, w := range h.workers {
 		working.Go(func() { _ = w.run(ctx) })
 	}
+	working.Go(func() { h.loadFilters(ctx) })
 	err := h.membership(ctx)
 	working.Wait()
 	return err
+}
+
+// loadFilters fills the partitions' key filters, one after the other, beside the work.
+func (h *Handler) loadFilters(ctx context.Context) {
+	began := time.Now()
+	for _, w := range h.workers {
+		l, ok := w.ledger.(*linkLedger)
+		if !ok {
+			continue
+		}
+		first, last := events.BucketsOf(l.partition, l.count)
+		if err := l.filter.load(ctx, h.store, first, last); err != nil {
+			if ctx.Err() == nil {
+				h.cfg.Logger.Warn("creating links stays slower", "partition", l.partition, "error", err)
+			}
+			return
+		}
+	}
+	h.cfg.Logger.Debug("key filters loaded", "took", time.Since(began))
 }
 
 // membership holds the group membership until ctx is done. Joining is tried until it succeeds.

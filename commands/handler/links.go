@@ -32,6 +32,7 @@ type linkLedger struct {
 	count     int
 	control   *Control
 	now       func() time.Time
+	filter    keyFilter
 	// firstWait is how long a life's first draw waits for ids; 0: mint's default.
 	firstWait time.Duration
 	// mint is the minter of the writer's life, nil while standing by.
@@ -44,7 +45,7 @@ type linkLedger struct {
 }
 
 func (l *linkLedger) begin() overlay {
-	return &linkOverlay{linkLedger: l, changes: newChanges(l.store)}
+	return &linkOverlay{linkLedger: l, changes: newChanges(l.store, &l.filter)}
 }
 
 // linkOverlay is changes in memory: reads go through them to the confirmed state.
@@ -92,7 +93,7 @@ func (o *linkOverlay) stamp(ctx context.Context, r eventlog.Record, bucket uint3
 	}
 	if refusal != nil {
 		e.Stamp = unreadStamp(r, o.now(), head)
-		return e, refusal.Decision, nil
+		return e, refusal.Decision, nil //nolint:nilerr // the decision says it
 	}
 	e.Actor, e.Request = command.GetActor(), command.GetRequest()
 	c := commands.LinkCommand{LinkCommand: command, Bucket: bucket}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,11 @@ import (
 // bench is one partition's ledger without a log: what is decided on it needs none.
 type bench struct {
 	*linkLedger
-	t     *testing.T
+	t     testing.TB
 	clock time.Time
 }
 
-func newBench(t *testing.T, reserved ...string) *bench {
+func newBench(t testing.TB, reserved ...string) *bench {
 	s, err := openStore("", 1, &pebble.Options{FS: vfs.NewMem()})
 	if err != nil {
 		t.Fatal(err)
@@ -36,11 +37,14 @@ func newBench(t *testing.T, reserved ...string) *bench {
 	control := newControl(nil, quiet(), now)
 	control.advance(knowing(t, reserved), nil)
 	b.linkLedger = &linkLedger{store: s, count: 1, control: control, now: now}
+	if err := b.filter.load(context.Background(), s, 0, events.Buckets-1); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
 // knowing is a control state with the site, a permutation key and reserved words.
-func knowing(t *testing.T, reserved []string) (c *commands.Control) {
+func knowing(t testing.TB, reserved []string) (c *commands.Control) {
 	for i, command := range []*pb.ControlCommand{
 		{Kind: &pb.ControlCommand_AddDomain{AddDomain: &pb.Domain{Namespace: site}}},
 		{Kind: &pb.ControlCommand_AddPermutationKey{AddPermutationKey: &pb.PermutationKey{Version: 1, Key: make([]byte, 16)}}},
@@ -57,7 +61,7 @@ func knowing(t *testing.T, reserved []string) (c *commands.Control) {
 
 // drawing gives the ledger a minter whose ids and codes are the same in every test.
 func (b *bench) drawing() *bench {
-	m, err := mint.New(mint.Config{Partitions: 1, Leaser: endless{}})
+	m, err := mint.New(mint.Config{Partitions: 1, Leaser: &endless{}})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -66,10 +70,12 @@ func (b *bench) drawing() *bench {
 	return b
 }
 
-type endless struct{}
+// endless leases one segment after the other.
+type endless struct{ leased atomic.Uint64 }
 
-func (endless) Lease(_ context.Context, space uint32, size uint64) (mint.Segment, error) {
-	return mint.Segment{Space: space, From: 1, To: 1 + size}, nil
+func (l *endless) Lease(_ context.Context, space uint32, size uint64) (mint.Segment, error) {
+	to := 1 + l.leased.Add(size)
+	return mint.Segment{Space: space, From: to - size, To: to}, nil
 }
 
 func (b *bench) decide(value []byte, sent time.Time, bucket uint32, head events.Head) *pb.Envelope {
@@ -213,7 +219,9 @@ func TestDrawnAgain(t *testing.T) {
 func TestDamagedStateStopsThePartition(t *testing.T) {
 	b := newBench(t)
 	c := create("ann", "k", "abc")
-	if err := b.store.db.Set(linkKey(commands.BucketFor(c), events.RouteKey(site, "abc")), []byte("\xff"), pebble.NoSync); err != nil {
+	key := linkKey(commands.BucketFor(c), events.RouteKey(site, "abc"))
+	b.filter.add(key)
+	if err := b.store.db.Set(key, []byte("\xff"), pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
 	value, err := c.MarshalVT()

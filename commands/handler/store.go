@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -116,14 +118,18 @@ func (s *store) get(key []byte) ([]byte, error) {
 // an indexed batch: most look-ups of a create find nothing, in either.
 type changes struct {
 	store  *store
+	filter *keyFilter
 	values map[string][]byte
 }
 
-func newChanges(s *store) *changes { return &changes{s, map[string][]byte{}} }
+func newChanges(s *store, f *keyFilter) *changes { return &changes{s, f, map[string][]byte{}} }
 
 func (c *changes) get(key []byte) ([]byte, error) {
 	if value, changed := c.values[string(key)]; changed {
 		return value, nil
+	}
+	if c.filter.absent(key) {
+		return nil, nil
 	}
 	return c.store.get(key)
 }
@@ -146,8 +152,10 @@ func (c *changes) commit(partition int32, at *place) error {
 		return err
 	}
 	b := c.store.db.NewBatch()
-	for key, value := range c.values {
-		if err := b.Set([]byte(key), value, nil); err != nil {
+	// In order, for the store finds the place of a key from that of the one before.
+	for _, key := range slices.Sorted(maps.Keys(c.values)) {
+		c.filter.add([]byte(key))
+		if err := b.Set([]byte(key), c.values[key], nil); err != nil {
 			return storeError{errors.Join(fmt.Errorf("saving state: %w", err), b.Close())}
 		}
 	}

@@ -1,0 +1,54 @@
+package handler
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/hoplog/hoplog/events"
+)
+
+// A filter never says of a key that the state holds that it does not, whether the key was there at the start, came while the
+// keys were read, or came later.
+func TestKeyFilterKnowsEveryKey(t *testing.T) {
+	l := newBench(t)
+	key := func(i int) []byte {
+		return append(bucketKey(filtered[i%len(filtered)], uint32(i%events.Buckets), 8), fmt.Sprint(i)...)
+	}
+	for i := range 10_000 {
+		if err := l.store.db.Set(key(i), []byte("x"), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var f keyFilter
+	for i := 10_000; i < 20_000; i++ {
+		f.add(key(i))
+		if f.absent(key(i)) || f.absent(key(i-10_000)) || f.absent(key(i+20_000)) {
+			t.Fatalf("key %d is called absent before the store's keys are known", i)
+		}
+	}
+	if err := f.load(t.Context(), l.store, 0, events.Buckets-1); err != nil {
+		t.Fatal(err)
+	}
+	for i := 20_000; i < 30_000; i++ {
+		f.add(key(i))
+	}
+	for i := range 30_000 {
+		if f.absent(key(i)) {
+			t.Fatalf("key %d is called absent", i)
+		}
+	}
+	passed := 0
+	for i := range 30_000 {
+		if !f.absent(key(100_000 + i)) {
+			passed++
+		}
+	}
+	if passed > 600 {
+		t.Errorf("%d of 30,000 keys that nobody holds are not called absent", passed)
+	}
+	if held := 30_000; int(f.layers[0].ApproximatedSize()+f.layers[1].ApproximatedSize()+f.layers[2].ApproximatedSize()) > held+held/10 {
+		t.Error("a key that is added again takes room again")
+	}
+}
