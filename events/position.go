@@ -20,8 +20,11 @@ type Position struct {
 }
 
 // String formats the position as stream/bucket/seq.
-func (p Position) String() string {
-	return p.Stream + "/" + strconv.FormatUint(uint64(p.Bucket), 10) + "/" + strconv.FormatUint(p.Seq, 10)
+func (p Position) String() string { return string(p.append(make([]byte, 0, 32))) }
+
+func (p Position) append(dst []byte) []byte {
+	dst = strconv.AppendUint(append(append(dst, p.Stream...), '/'), uint64(p.Bucket), 10)
+	return strconv.AppendUint(append(dst, '/'), p.Seq, 10)
 }
 
 // ParsePosition reads what String writes, and nothing else.

@@ -33,8 +33,10 @@ func seal(stream string, e *pb.Envelope, bucket uint32, head events.Head, comman
 		return eventlog.Record{}, events.Head{}, err
 	}
 	record := eventlog.Record{Key: events.BucketKey(bucket), Value: value}
-	for _, a := range events.CloudEvent(stream, &events.Envelope{Envelope: e, Hash: hash}) {
-		record.Headers = append(record.Headers, eventlog.Header{Key: a.Key, Value: []byte(a.Value)})
+	attributes := events.CloudEvent(stream, &events.Envelope{Envelope: e, Hash: hash})
+	record.Headers = make([]eventlog.Header, len(attributes))
+	for i, a := range attributes {
+		record.Headers[i] = eventlog.Header(a)
 	}
 	next := events.Head{Seq: e.GetSeq(), Hash: hash, CommandOffset: commandOffset,
 		TimeUS: head.TimeUS, ControlSeq: max(head.ControlSeq, e.GetStamp().GetControlSeq())}

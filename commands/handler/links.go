@@ -87,7 +87,7 @@ func (o *linkOverlay) stamp(ctx context.Context, r eventlog.Record, bucket uint3
 	id := idOf(r.Value)
 	e := &pb.Envelope{CommandId: id[:]}
 	command := &pb.LinkCommand{}
-	refusal := unreadable(command.UnmarshalVT(r.Value), misplaced)
+	refusal := unreadable(command.UnmarshalVTUnsafe(r.Value), misplaced)
 	if refusal == nil {
 		refusal = commands.CheckForm(command, bucket)
 	}

@@ -21,9 +21,9 @@ func BenchmarkCreates(b *testing.B) {
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				c := create("ann", fmt.Sprint("key ", n), "")
+				c := create("ann", fmt.Sprint("key-", n), "")
 				if custom {
-					c = create("ann", fmt.Sprint("key ", n), fmt.Sprint("code", n))
+					c = create("ann", fmt.Sprint("key-", n), fmt.Sprint("code", n))
 				}
 				value, err := c.MarshalVT()
 				if err != nil {
@@ -41,6 +41,9 @@ func BenchmarkCreates(b *testing.B) {
 				}
 				if err := w.merge(o, out); err != nil {
 					b.Fatal(err)
+				}
+				if e, err := events.DecodeEnvelope(out[0].Value); err != nil || len(e.GetEvents()) != 1 {
+					b.Fatal(e.GetOutcome(), err)
 				}
 				batch = batch[:0]
 			}
