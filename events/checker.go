@@ -19,6 +19,7 @@ type Checker struct {
 	stopped    *Alarm
 	buckets    map[uint32]*bucket
 	dirty      map[uint32]struct{}
+	decoder    Decoder // of CheckLent
 }
 
 type bucket struct {
@@ -103,13 +104,22 @@ func (c *Checker) Heads(f func(number uint32, head Head)) {
 // Check takes the next record of the partition and reports whether its envelope is accepted; a void one is returned too.
 // An error is an *Alarm; after one, the checker stays stopped.
 func (c *Checker) Check(offset int64, key, value []byte) (e *Envelope, accepted bool, err error) {
+	return c.check(offset, key, value, DecodeEnvelope)
+}
+
+// CheckLent is Check, but the envelope is lent until the next call.
+func (c *Checker) CheckLent(offset int64, key, value []byte) (e *Envelope, accepted bool, err error) {
+	return c.check(offset, key, value, c.decoder.Decode)
+}
+
+func (c *Checker) check(offset int64, key, value []byte, decode func([]byte) (*Envelope, error)) (e *Envelope, accepted bool, err error) {
 	if c.stopped != nil {
 		return nil, false, c.stopped
 	}
 	if offset != c.next {
 		return nil, false, c.alarm(offset, NoBucket, fmt.Sprintf("gap in offsets: expected %d", c.next))
 	}
-	e, err = DecodeEnvelope(value)
+	e, err = decode(value)
 	if err != nil {
 		return nil, false, c.alarm(offset, NoBucket, err.Error())
 	}

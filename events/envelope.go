@@ -49,14 +49,22 @@ func DecodeEnvelope(value []byte) (*Envelope, error) {
 	if err := e.UnmarshalVTUnsafe(value); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if e.GetSchemaVersion() > SchemaVersion {
-		return nil, fmt.Errorf("%w: version %d", ErrNewer, e.GetSchemaVersion())
-	}
-	if err := checkForm(e); err != nil {
+	if err := accept(e); err != nil {
 		return nil, err
 	}
-	upcast(e)
 	return &Envelope{Envelope: e, Hash: sha256.Sum256(value)}, nil
+}
+
+// accept checks what was decoded, and brings it up to date.
+func accept(e *pb.Envelope) error {
+	if e.GetSchemaVersion() > SchemaVersion {
+		return fmt.Errorf("%w: version %d", ErrNewer, e.GetSchemaVersion())
+	}
+	if err := checkForm(e); err != nil {
+		return err
+	}
+	upcast(e)
+	return nil
 }
 
 func checkForm(e *pb.Envelope) error {

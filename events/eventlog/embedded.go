@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hoplog/hoplog/events/eventlog/segments"
 )
 
 // EmbeddedConfig describes the broker of a single machine.
@@ -23,17 +26,21 @@ type EmbeddedConfig struct {
 	ClickRetention time.Duration
 	// TrimEvery is how often expired records are looked for; default 1 h.
 	TrimEvery time.Duration
+	// Progress, if not nil, hears while the files are verified how many bytes are read of how many.
+	Progress func(done, total int64)
 }
 
 // Embedded is a broker in this process that speaks the Kafka protocol on loopback: franz-go's kfake with a data directory
 // and synchronous writes. What it acknowledged survives kill -9. One per directory, guarded by a file lock that dies with
-// the process.
+// the process. Its files are verified before it opens them; see verify.go.
 type Embedded struct {
-	cluster *kfake.Cluster
-	lock    *flock.Flock
-	addr    string
-	trimmer *trimmer
-	once    sync.Once
+	cluster  *kfake.Cluster
+	lock     *flock.Flock
+	addr     string
+	log      *Log // of the broker's own attendants
+	recorder *recorder
+	trimmer  *trimmer
+	once     sync.Once
 }
 
 const (
@@ -45,7 +52,8 @@ const (
 	segmentBytes = 16 << 20
 )
 
-// StartEmbedded locks the directory, loads what it holds and listens. ErrLocked when another process uses it.
+// StartEmbedded locks the directory, verifies and loads what it holds, and listens. ErrLocked when another process uses it,
+// ErrDamaged when its files hold what no crash leaves behind.
 func StartEmbedded(cfg EmbeddedConfig, logger *slog.Logger) (*Embedded, error) {
 	setDefault(&cfg.ClickRetention, clickRetention)
 	setDefault(&cfg.TrimEvery, time.Hour)
@@ -64,7 +72,7 @@ func StartEmbedded(cfg EmbeddedConfig, logger *slog.Logger) (*Embedded, error) {
 }
 
 func (e *Embedded) start(cfg EmbeddedConfig, logger *slog.Logger) error {
-	data := filepath.Join(cfg.Dir, "log")
+	data := filepath.Join(cfg.Dir, logDir)
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return fmt.Errorf("making the embedded broker's directory: %w", err)
 	}
@@ -73,7 +81,26 @@ func (e *Embedded) start(cfg EmbeddedConfig, logger *slog.Logger) error {
 		return fmt.Errorf("removing old sessions: %w", err)
 	}
 	began := time.Now()
-	cluster, err := kfake.NewCluster(
+	report, acknowledged, err := verifyFiles(cfg, logger)
+	if err != nil {
+		return err
+	}
+	verified := time.Since(began)
+	if e.cluster, err = startCluster(cfg, data, logger); err != nil {
+		return fmt.Errorf("starting the embedded broker in %s on %s: %w", cfg.Dir, cfg.Addr, err)
+	}
+	e.addr = e.cluster.ListenAddrs()[0]
+	if err := e.attend(cfg, report, acknowledged, logger); err != nil {
+		e.cluster.Close()
+		return err
+	}
+	logger.Info("embedded broker started", "addr", e.addr, "dir", cfg.Dir, "bytes", report.Bytes,
+		"verified", verified.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+func startCluster(cfg EmbeddedConfig, data string, logger *slog.Logger) (*kfake.Cluster, error) {
+	return kfake.NewCluster(
 		kfake.NumBrokers(1),
 		kfake.ClusterID(embeddedClusterID),
 		kfake.DataDir(data),
@@ -88,15 +115,23 @@ func (e *Embedded) start(cfg EmbeddedConfig, logger *slog.Logger) error {
 			"group.min.session.timeout.ms": "100",
 		}),
 	)
+}
+
+// attend starts what looks after the broker: the record of what it acknowledged, and the trimmer.
+func (e *Embedded) attend(cfg EmbeddedConfig, report *segments.Report, before segments.Acknowledged, logger *slog.Logger) error {
+	log, err := Open(Config{Brokers: []string{e.addr}, ClientID: "hoplog-embedded"}, logger)
 	if err != nil {
-		return fmt.Errorf("starting the embedded broker in %s on %s: %w", cfg.Dir, cfg.Addr, err)
-	}
-	e.cluster, e.addr = cluster, cluster.ListenAddrs()[0]
-	if e.trimmer, err = startTrimmer(e.addr, cfg, logger); err != nil {
-		cluster.Close()
 		return err
 	}
-	logger.Info("embedded broker started", "addr", e.addr, "dir", cfg.Dir, "took", time.Since(began).Round(time.Millisecond))
+	ctx, cancel := withDeadline(context.Background())
+	defer cancel()
+	if err := compareLoaded(ctx, log, report); err != nil {
+		log.Close()
+		return err
+	}
+	e.log = log
+	e.recorder = startRecorder(log, cfg.Dir, before, logger)
+	e.trimmer = startTrimmer(log, e.recorder, cfg, logger)
 	return nil
 }
 
@@ -108,6 +143,8 @@ func (e *Embedded) Close() error {
 	var err error
 	e.once.Do(func() {
 		e.trimmer.close()
+		e.recorder.close()
+		e.log.Close()
 		e.cluster.Close()
 		if err = e.lock.Unlock(); err != nil {
 			err = fmt.Errorf("unlocking the embedded broker's directory: %w", err)

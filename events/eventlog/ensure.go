@@ -72,7 +72,7 @@ func (l *Log) verifyTopics(ctx context.Context, specs []topicSpec) error {
 		if err := l.awaitLeaders(ctx, s); err != nil {
 			return err
 		}
-		found, err := l.topicConfigs(ctx, s.name)
+		found, err := l.awaitConfigs(ctx, s.name)
 		if err != nil {
 			return err
 		}
@@ -105,6 +105,22 @@ func (l *Log) awaitLeaders(ctx context.Context, s topicSpec) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for topic %s: %w", s.name, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// awaitConfigs reads the settings of a topic that exists. Another broker than the one that told of it may be asked, which has
+// not heard of a new topic yet.
+func (l *Log) awaitConfigs(ctx context.Context, topic string) (map[string]string, error) {
+	for {
+		found, err := l.topicConfigs(ctx, topic)
+		if !errors.Is(err, ErrNoTopic) {
+			return found, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -14,25 +14,22 @@ import (
 // Its own retention is not crash safe: it deletes every expired batch, and when it deleted a partition's last one, the
 // offsets start again at 0 after the next start. So its topics say retention.ms=-1, and this trimmer deletes what
 // expired by DeleteRecords, but never a partition's last record. Then the segment that holds it stays on disk and keeps
-// the offsets: the broker takes the log's start from the first batch it finds, and its end from the last. After kill -9
-// the start may fall back to the beginning of a segment, which does no harm: more is kept than promised.
+// the offsets: the broker takes the log's end from its last batch. What is trimmed is recorded first (recorder.go), so that a
+// start can tell it from files that are missing.
 //
 // The envelopes and the sink's intents are kept for ever and are never trimmed.
 
 type trimmer struct {
 	log    *Log
+	record *recorder
 	logger *slog.Logger
 	keep   map[string]time.Duration
 	stop   context.CancelFunc
 	done   chan struct{}
 }
 
-func startTrimmer(addr string, cfg EmbeddedConfig, logger *slog.Logger) (*trimmer, error) {
-	log, err := Open(Config{Brokers: []string{addr}, ClientID: "hoplog-trimmer"}, logger)
-	if err != nil {
-		return nil, err
-	}
-	t := &trimmer{log: log, logger: logger, keep: make(map[string]time.Duration), done: make(chan struct{})}
+func startTrimmer(log *Log, record *recorder, cfg EmbeddedConfig, logger *slog.Logger) *trimmer {
+	t := &trimmer{log: log, record: record, logger: logger, keep: make(map[string]time.Duration), done: make(chan struct{})}
 	for _, s := range (TopicPlan{ClickRetention: cfg.ClickRetention}).specs() {
 		if s.retention != forever {
 			t.keep[s.name] = s.retention
@@ -41,13 +38,12 @@ func startTrimmer(addr string, cfg EmbeddedConfig, logger *slog.Logger) (*trimme
 	var life context.Context
 	life, t.stop = context.WithCancel(context.Background())
 	go t.run(life, cfg.TrimEvery)
-	return t, nil
+	return t
 }
 
 func (t *trimmer) close() {
 	t.stop()
 	<-t.done
-	t.log.Close()
 }
 
 func (t *trimmer) run(life context.Context, every time.Duration) {
@@ -94,7 +90,7 @@ func (t *trimmer) trimTopic(ctx context.Context, topic string, before time.Time)
 	if err != nil {
 		return err
 	}
-	upTo := make(kadm.Offsets)
+	upTo, allowed := make(kadm.Offsets), make(map[int32]int64)
 	young.Each(func(o kadm.ListedOffset) {
 		p := o.Partition
 		if o.Err != nil || int(p) >= len(ends) {
@@ -102,10 +98,14 @@ func (t *trimmer) trimTopic(ctx context.Context, topic string, before time.Time)
 		}
 		if to := min(o.Offset, ends[p]-1); to > starts[p] {
 			upTo.AddOffset(topic, p, to, -1)
+			allowed[p] = to
 		}
 	})
 	if len(upTo) == 0 {
 		return nil
+	}
+	if err := t.record.allow(topic, allowed); err != nil {
+		return err // without the record the next start would miss what is deleted now
 	}
 	deleted, err := t.log.admin.DeleteRecords(ctx, upTo)
 	if err != nil {

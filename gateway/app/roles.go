@@ -33,15 +33,6 @@ type parts struct {
 	clicks    *clicks.Store
 }
 
-func (n *node) startBroker(context.Context) error {
-	broker, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: n.dir("kafka"), Addr: n.GetString(setKafka), ClickRetention: n.GetDuration("click-retention")}, n.logger)
-	if err != nil {
-		return fmt.Errorf("starting embedded broker: %w", err)
-	}
-	n.onClose("embedded broker", broker.Close)
-	return nil
-}
-
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
 func (n *node) startEngine(ctx context.Context) error {
 	lib, err := engine.Find(n.GetString("chdb"))
