@@ -194,6 +194,15 @@ type PartitionStatus struct {
 	// Next is the offset of the events partition up to which the confirmed state stands.
 	Next  int64  `json:"next"`
 	Voids uint64 `json:"voids"`
+	// Command is the offset of the next command that the writer looks at; of no meaning while it does not write.
+	Command int64 `json:"command"`
+	// Lives counts the writer's lives that this process began here, each with a replay to the log's end; Unconfirmed the
+	// appends that were not confirmed, each of which ends a life.
+	Lives       uint64 `json:"lives"`
+	Unconfirmed uint64 `json:"unconfirmed"`
+	// Batches counts the confirmed appends, Decided the commands in them.
+	Batches uint64 `json:"batches"`
+	Decided uint64 `json:"decided"`
 	// Error is what stopped the worker, or the last trouble it had.
 	Error string `json:"error,omitempty"`
 	// Mint is what the ids of the writer's life are like, nil while it has none.
@@ -203,11 +212,16 @@ type PartitionStatus struct {
 // Writing reports whether this process writes the partition.
 func (s PartitionStatus) Writing() bool { return s.Mode == ModeWriting }
 
+// Stopped reports whether something stopped the partition's worker for good; Error says what.
+func (s PartitionStatus) Stopped() bool { return s.Mode == ModeStopped }
+
 // Status returns how every partition is, the links' first.
 func (h *Handler) Status() []PartitionStatus {
 	var list []PartitionStatus
 	for _, w := range h.workers {
-		s := PartitionStatus{Stream: w.stream, Partition: w.number, Mode: ModeStandby, Next: w.standing.next.Load(), Voids: w.standing.voids.Load()}
+		at := &w.standing
+		s := PartitionStatus{Stream: w.stream, Partition: w.number, Mode: ModeStandby, Next: at.next.Load(), Voids: at.voids.Load(), Command: at.command.Load(),
+			Lives: at.lives.Load(), Unconfirmed: at.unconfirmed.Load(), Batches: at.batches.Load(), Decided: at.decided.Load()}
 		if mode := w.mode.Load(); mode != nil {
 			s.Mode = *mode
 		}

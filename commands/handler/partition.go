@@ -61,6 +61,9 @@ type partition struct {
 type standing struct {
 	next  atomic.Int64
 	voids atomic.Uint64
+	// command is the offset of the next command that the writer's life looks at.
+	command                              atomic.Int64
+	lives, unconfirmed, batches, decided atomic.Uint64
 }
 
 // commit commits an overlay with the place that it stands for.

@@ -45,6 +45,8 @@ func (p *partition) live(ctx context.Context, open func(topic string) (appender,
 	if err != nil {
 		return err
 	}
+	w.standing.lives.Add(1)
+	w.standing.command.Store(w.next)
 	if w.session, err = open(p.eventTopic); err != nil {
 		return fmt.Errorf("opening producer session: %w", err)
 	}
@@ -213,6 +215,7 @@ func (w *writer) append(ctx context.Context, records []eventlog.Record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
 	defer cancel()
 	if err := w.session.Append(ctx, w.number, records, w.checker.Next()); err != nil {
+		w.standing.unconfirmed.Add(1)
 		return fmt.Errorf("%w: %w", errUnconfirmed, err)
 	}
 	return nil
@@ -232,5 +235,8 @@ func (w *writer) merge(o overlay, records []eventlog.Record) error {
 	}
 	w.forget()
 	w.start = w.lowWatermark(w.start)
+	w.standing.batches.Add(1)
+	w.standing.decided.Add(uint64(len(records)))
+	w.standing.command.Store(w.next)
 	return w.commit(o)
 }

@@ -50,6 +50,7 @@ type segments struct {
 	current  Segment
 	spare    Segment
 	trigger  uint64 // the ordinal at which the next segment is asked for
+	alarm    uint64 // the ordinal at which it is late
 	size     uint64 // of the next lease; doubles up to most
 	most     uint64
 	arriving chan Segment
@@ -91,7 +92,19 @@ func (s *segments) take() (uint64, error) {
 		s.trigger = never
 		s.ask()
 	}
+	if ordinal >= s.alarm {
+		s.alarm = never
+		s.warn()
+	}
 	return ordinal, nil
+}
+
+// warn says once per segment that a fifth of it is left and nothing follows.
+func (s *segments) warn() {
+	if s.receive(); s.spare.From == s.spare.To {
+		s.lease.logger.Warn("leased ids run low: creating links stops when they are used up", "space", s.space,
+			"left", s.current.To-s.current.From, "failed_attempts", s.failures.Load())
+	}
 }
 
 // advance makes the spare segment the current one. It waits only for the first segment of the life, and only once.
@@ -109,7 +122,8 @@ func (s *segments) advance() bool {
 	}
 	s.current, s.spare = s.spare, Segment{}
 	s.segment.Store(s.current.To - s.current.From)
-	s.trigger = s.current.From + (s.current.To-s.current.From)/2
+	size := s.current.To - s.current.From
+	s.trigger, s.alarm = s.current.From+size/2, s.current.To-1-(size-1)/5
 	return true
 }
 
@@ -154,6 +168,7 @@ func (s *segments) obtain(size, floor uint64) {
 		segment, err := s.attempt(size, floor)
 		if err == nil {
 			s.leased.Add(segment.To - segment.From)
+			s.left.Add(segment.To - segment.From) // until the next draw knows better
 			s.arriving <- segment // buffered; one is under way at most
 			return
 		}

@@ -1,9 +1,12 @@
 package mint
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,7 +44,8 @@ func (r *registry) Lease(ctx context.Context, space uint32, size uint64) (Segmen
 func TestLeasesAreDoubleBuffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := newRegistry()
-		m := open(t, Config{Leaser: shared, LeastLease: 100, MostLease: 100})
+		var log bytes.Buffer
+		m := open(t, Config{Leaser: shared, LeastLease: 100, MostLease: 100, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		m.Warm()
 		synctest.Wait()
 		away := make(chan struct{})
@@ -61,6 +65,9 @@ func TestLeasesAreDoubleBuffered(t *testing.T) {
 			synctest.Wait()
 			if want := 2 + min(1, i/49); shared.asks != want {
 				t.Fatalf("%d leases asked for after %d draws, want %d", shared.asks, i+1, want)
+			}
+			if low, told := 98-i < 20, strings.Count(log.String(), "run low"); m.Stats().Spaces[0].Low() != low || low != (told == 1) {
+				t.Fatalf("with %d ids left: low %v, told %d times", 98-i, m.Stats().Spaces[0].Low(), told)
 			}
 		}
 		if _, err := m.DrawID(); !errors.Is(err, ErrNoIDs) {

@@ -34,6 +34,10 @@ type SpaceStats struct {
 	Leased, Left, Segment, Failures uint64
 }
 
+// Low reports that less than a fifth of a segment is left and the next one has not come: when the rest is used up, creating
+// links stops.
+func (s SpaceStats) Low() bool { return s.Left*5 < s.Segment || s.Segment == 0 && s.Failures > 0 }
+
 // Stats returns the counts. It may be called from any goroutine; spaces that were never leased from are left out.
 func (m *Minter) Stats() Stats {
 	s := Stats{

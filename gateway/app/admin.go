@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/hoplog/hoplog/commands/handler"
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/projections/runner"
 )
@@ -51,18 +54,28 @@ func (n *node) startAdmin(context.Context) error {
 
 // statusReport is what `hoplog status` shows of a process.
 type statusReport struct {
-	Version     string                    `json:"version"`
-	Ready       bool                      `json:"ready"`
-	Roles       map[string]roleHealth     `json:"roles"`
-	Domain      string                    `json:"domain,omitempty"`
-	Control     uint64                    `json:"control_position"`
-	Writers     []handler.PartitionStatus `json:"writers,omitempty"`
-	Projections []projectionStatus        `json:"projections,omitempty"`
-	AsOf        *time.Time                `json:"as_of,omitempty"`
-	Clicks      *gateway.ClickStatus      `json:"clicks,omitempty"`
-	Sink        []sinkStatus              `json:"sink,omitempty"`
-	ClickHouse  *engineStatus             `json:"clickhouse,omitempty"`
+	Version     string                `json:"version"`
+	Ready       bool                  `json:"ready"`
+	Roles       map[string]roleHealth `json:"roles"`
+	Domain      string                `json:"domain,omitempty"`
+	Control     uint64                `json:"control_position"`
+	Writers     []writerStatus        `json:"writers,omitempty"`
+	Projections []projectionStatus    `json:"projections,omitempty"`
+	AsOf        *time.Time            `json:"as_of,omitempty"`
+	Clicks      *gateway.ClickStatus  `json:"clicks,omitempty"`
+	Sink        []sinkStatus          `json:"sink,omitempty"`
+	ClickHouse  *engineStatus         `json:"clickhouse,omitempty"`
+	// Attention is what is off, with what to do; empty when all is well.
+	Attention []advice `json:"attention"`
 }
+
+// writerStatus is how one partition's writer is. Behind is how many commands wait for it.
+type writerStatus struct {
+	handler.PartitionStatus
+	Behind int64 `json:"behind"`
+}
+
+func (w writerStatus) name() string { return fmt.Sprintf("writer %s/%d", w.Stream, w.Partition) }
 
 type projectionStatus struct {
 	Projection string  `json:"projection"`
@@ -86,13 +99,13 @@ func (n *node) status(ctx context.Context) statusReport {
 		r.Control, r.Domain = n.control.Seq(), n.control.Current().DefaultDomain().GetNamespace()
 	}
 	if h := n.parts.handler; h != nil {
-		r.Writers = h.Status()
+		r.Writers = n.writers(ctx)
 		if state := h.Control().State(); state != nil {
 			r.Control, r.Domain = state.Seq, state.DefaultDomain().GetNamespace()
 		}
 	}
 	for _, p := range n.runners() {
-		r.Projections = append(r.Projections, projectionOf(ctx, p))
+		r.Projections = append(r.Projections, n.projection(ctx, p))
 	}
 	if f := n.parts.freshness; f != nil && !f.AsOf().IsZero() {
 		asOf := f.AsOf()
@@ -108,7 +121,31 @@ func (n *node) status(ctx context.Context) statusReport {
 	if e := n.parts.engine; e != nil {
 		r.ClickHouse = &engineStatus{e.Version(), e.Ready(), e.Restarts()}
 	}
+	if r.Attention = r.attention(time.Now()); r.Attention == nil {
+		r.Attention = []advice{}
+	}
 	return r
+}
+
+// writers are the partitions of this process's commands role, with what waits for those that it writes.
+func (n *node) writers(ctx context.Context) []writerStatus {
+	list := n.parts.handler.Status()
+	positions := map[string][]int64{}
+	for _, w := range list {
+		positions[w.Stream] = append(positions[w.Stream], w.Command)
+	}
+	behind := map[string][]int64{
+		events.StreamLink:    n.ends.behind(ctx, eventlog.CommandsLink, positions[events.StreamLink]),
+		events.StreamControl: n.ends.behind(ctx, eventlog.CommandsControl, positions[events.StreamControl]),
+	}
+	out := make([]writerStatus, len(list))
+	for i, w := range list {
+		out[i].PartitionStatus = w
+		if lags := behind[w.Stream]; w.Writing() && lags != nil {
+			out[i].Behind = lags[w.Partition]
+		}
+	}
+	return out
 }
 
 // runners are the projections of this process.
@@ -125,16 +162,11 @@ func (n *node) runners() (list []*runner.Runner) {
 	return list
 }
 
-func projectionOf(ctx context.Context, r *runner.Runner) projectionStatus {
+func (n *node) projection(ctx context.Context, r *runner.Runner) projectionStatus {
 	s := r.Status()
-	out := projectionStatus{Projection: s.Projection, Positions: s.Positions, Applied: s.Applied, Voids: s.Voids}
+	out := projectionStatus{Projection: s.Projection, Positions: s.Positions, Applied: s.Applied, Voids: s.Voids, Lag: n.ends.behind(ctx, s.Topic, s.Positions)}
 	if s.Err != nil {
 		out.Error = s.Err.Error()
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if lag, err := r.Lag(ctx); err == nil {
-		out.Lag = lag
 	}
 	return out
 }

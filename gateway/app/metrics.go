@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,12 +17,21 @@ var (
 	metricPosition = prometheus.NewDesc("hoplog_projection_position", "Next offset to fold.", []string{"projection", "partition"}, nil)
 	metricApplied  = prometheus.NewDesc("hoplog_projection_envelopes_total", "Accepted envelopes folded since the start.", []string{"projection"}, nil)
 	metricVoid     = prometheus.NewDesc("hoplog_projection_void_total", "Void envelopes met since the start.", []string{"projection"}, nil)
+	metricBehind   = prometheus.NewDesc("hoplog_projection_lag", "Records of the log that are not folded yet, as of a second ago.", []string{"projection", "partition"}, nil)
 
-	metricWriting = prometheus.NewDesc("hoplog_writer_writing", "1 when this process writes the partition.", []string{"stream", "partition"}, nil)
-	metricMint    = prometheus.NewDesc("hoplog_mint_ids_left", "Leased ids that are not drawn yet.", []string{"partition", "space"}, nil)
-	metricDrawn   = prometheus.NewDesc("hoplog_mint_drawn_total", "Candidates drawn in this life.", []string{"partition"}, nil)
-	metricBurnt   = prometheus.NewDesc("hoplog_mint_burnt_total", "Candidates burnt in this life.", []string{"partition"}, nil)
-	metricPooled  = prometheus.NewDesc("hoplog_mint_pooled", "Candidates waiting in pools.", []string{"partition"}, nil)
+	metricWriting     = prometheus.NewDesc("hoplog_writer_writing", "1 when this process writes the partition.", []string{"stream", "partition"}, nil)
+	metricWriterVoid  = prometheus.NewDesc("hoplog_writer_void_total", "Void envelopes met since the start.", []string{"stream", "partition"}, nil)
+	metricLives       = prometheus.NewDesc("hoplog_writer_replays_total", "Lives of the writer that began, each with a replay to the log's end.", []string{"stream", "partition"}, nil)
+	metricUnconfirmed = prometheus.NewDesc("hoplog_writer_unconfirmed_total", "Appends that were not confirmed; each ends a life.", []string{"stream", "partition"}, nil)
+	metricBatches     = prometheus.NewDesc("hoplog_writer_batches_total", "Confirmed appends.", []string{"stream", "partition"}, nil)
+	metricDecided     = prometheus.NewDesc("hoplog_writer_commands_total", "Commands in confirmed appends; divided by the batches, the size of a batch.", []string{"stream", "partition"}, nil)
+	metricWaiting     = prometheus.NewDesc("hoplog_writer_lag", "Commands that wait for the writer, as of a second ago.", []string{"stream", "partition"}, nil)
+	metricMint        = prometheus.NewDesc("hoplog_mint_ids_left", "Leased ids that are not drawn yet.", []string{"partition", "space"}, nil)
+	metricSegment     = prometheus.NewDesc("hoplog_mint_segment_ids", "Size of the segment in use; alarm when fewer ids than a fifth of it are left.", []string{"partition", "space"}, nil)
+	metricLease       = prometheus.NewDesc("hoplog_mint_lease_failures_total", "Attempts at a lease that failed.", []string{"partition", "space"}, nil)
+	metricDrawn       = prometheus.NewDesc("hoplog_mint_drawn_total", "Candidates drawn in this life.", []string{"partition"}, nil)
+	metricBurnt       = prometheus.NewDesc("hoplog_mint_burnt_total", "Candidates burnt in this life.", []string{"partition"}, nil)
+	metricPooled      = prometheus.NewDesc("hoplog_mint_pooled", "Candidates waiting in pools.", []string{"partition"}, nil)
 
 	metricCache = prometheus.NewDesc("hoplog_redirect_cache_lookups_total", "Look-ups of the map in memory.", []string{"result"}, nil)
 	metricClick = prometheus.NewDesc("hoplog_clicks_total", "Clicks of this node.", []string{"state"}, nil)
@@ -49,6 +59,9 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		count(metricVoid, s.Voids, s.Projection)
 		for p, position := range s.Positions {
 			gauge(metricPosition, float64(position), s.Projection, strconv.Itoa(p))
+		}
+		for p, behind := range c.n.ends.behind(context.Background(), s.Topic, s.Positions) {
+			gauge(metricBehind, float64(behind), s.Projection, strconv.Itoa(p))
 		}
 	}
 	c.collectWriters(gauge, count)
@@ -80,17 +93,26 @@ func (c nodeCollector) collectWriters(gauge func(*prometheus.Desc, float64, ...s
 		return
 	}
 	gauge(metricAlarm, truth(h.Alarm() != nil), "commands")
-	for _, w := range h.Status() {
-		gauge(metricWriting, truth(w.Writing()), w.Stream, strconv.Itoa(int(w.Partition)))
+	for _, w := range c.n.writers(context.Background()) {
+		p := strconv.Itoa(int(w.Partition))
+		gauge(metricWriting, truth(w.Writing()), w.Stream, p)
+		count(metricWriterVoid, w.Voids, w.Stream, p)
+		count(metricLives, w.Lives, w.Stream, p)
+		count(metricUnconfirmed, w.Unconfirmed, w.Stream, p)
+		count(metricBatches, w.Batches, w.Stream, p)
+		count(metricDecided, w.Decided, w.Stream, p)
+		gauge(metricWaiting, float64(w.Behind), w.Stream, p)
 		if w.Mint == nil {
 			continue
 		}
-		p := strconv.Itoa(int(w.Partition))
 		count(metricDrawn, w.Mint.Drawn, p)
 		count(metricBurnt, w.Mint.Burnt, p)
 		gauge(metricPooled, float64(w.Mint.Pooled), p)
 		for _, s := range w.Mint.Spaces {
-			gauge(metricMint, float64(s.Left), p, strconv.Itoa(int(s.Space)))
+			space := strconv.Itoa(int(s.Space))
+			gauge(metricMint, float64(s.Left), p, space)
+			gauge(metricSegment, float64(s.Segment), p, space)
+			count(metricLease, s.Failures, p, space)
 		}
 	}
 }

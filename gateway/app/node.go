@@ -48,6 +48,7 @@ type node struct {
 	log      *eventlog.Log
 	count    int // partitions of the link topics
 	source   runner.Source
+	ends     *logEnds
 	control  *control.Store
 	cache    *runner.Cache
 	parts    parts
@@ -208,7 +209,7 @@ func (n *node) openLog(ctx context.Context) error {
 	} else {
 		err = n.awaitTopics(ctx)
 	}
-	n.source = runner.FromLog(log)
+	n.source, n.ends = runner.FromLog(log), newLogEnds(log)
 	n.cache = runner.NewCache(cacheBytes)
 	return err
 }

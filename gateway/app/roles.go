@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/commands/handler"
+	"github.com/hoplog/hoplog/commands/mint"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/projections/runner"
@@ -84,7 +86,15 @@ func (n *node) commandsHealth(h *handler.Handler) roleHealth {
 	default:
 		return notReady("waiting for the writers' group to assign partitions")
 	}
-	return controlHealth(h.Control().State())
+	if state := controlHealth(h.Control().State()); state != ready {
+		return state
+	}
+	for _, w := range h.Status() {
+		if w.Mint != nil && slices.ContainsFunc(w.Mint.Spaces, mint.SpaceStats.Low) {
+			return degraded(fmt.Sprintf("the leased ids of partition %d run low and no more come: creating links will stop", w.Partition))
+		}
+	}
+	return ready
 }
 
 // controlHealth says what a fresh installation still lacks.

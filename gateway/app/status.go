@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -110,10 +111,10 @@ func (r statusReport) print(w io.Writer) error {
 		fmt.Fprintf(t, "read models\tas of %s\t(%s ago)\n", r.AsOf.Format(time.RFC3339), time.Since(*r.AsOf).Round(time.Millisecond))
 	}
 	for _, p := range r.Projections {
-		fmt.Fprintf(t, "projection %s\tat %v\tbehind %v\t%d folded, %d void\t%s\n", p.Projection, p.Positions, p.Lag, p.Applied, p.Voids, p.Error)
+		fmt.Fprintf(t, "projection %s\tat %v\tbehind %v\t%s\n", p.Projection, p.Positions, p.Lag, withError(fmt.Sprintf("%d folded, %d void", p.Applied, p.Voids), p.Error))
 	}
-	for _, p := range r.Writers {
-		fmt.Fprintf(t, "writer %s/%d\t%s\tat %d\t%d void\t%s\n", p.Stream, p.Partition, p.Mode, p.Next, p.Voids, p.Error)
+	for _, w := range r.Writers {
+		fmt.Fprintf(t, "%s\t%s\tat %d\t%s\n", w.name(), w.Mode, w.Next, withError(w.counts(), w.Error))
 	}
 	if c := r.Clicks; c != nil {
 		fmt.Fprintf(t, "clicks of this node\t%d sent, %d dropped, %d waiting\t%s\t%s\n", c.Sent, c.Dropped, c.Waiting, c.Durability, c.LastError)
@@ -124,7 +125,50 @@ func (r statusReport) print(w io.Writer) error {
 	if e := r.ClickHouse; e != nil {
 		fmt.Fprintf(t, "embedded ClickHouse\t%s\tready: %v\t%d restarts\n", e.Version, e.Ready, e.Restarts)
 	}
+	for _, a := range r.Attention {
+		fmt.Fprintf(t, "\nlook at %s: %s\n  %s\n", a.Part, a.Off, a.Do)
+	}
+	if len(r.Attention) == 0 {
+		fmt.Fprintln(t, "nothing to look at")
+	}
 	return t.Flush()
+}
+
+// counts is what a writer did since the start, what waits for it, and what it has left.
+func (w writerStatus) counts() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d void", w.Voids)
+	if !w.Writing() {
+		return b.String()
+	}
+	fmt.Fprintf(&b, ", %d waiting, %d decided", w.Behind, w.Decided)
+	if w.Batches > 0 {
+		fmt.Fprintf(&b, " in batches of %.1f", float64(w.Decided)/float64(w.Batches))
+	}
+	fmt.Fprintf(&b, ", %d replays, %d not confirmed", w.Lives, w.Unconfirmed)
+	if w.Mint != nil {
+		fmt.Fprintf(&b, ", %d codes pooled", w.Mint.Pooled)
+		for _, s := range w.Mint.Spaces {
+			fmt.Fprintf(&b, ", %d ids left for %s", s.Left, spaceName(s.Space))
+		}
+	}
+	return b.String()
+}
+
+// spaceName says what the ids of a space are for.
+func spaceName(space uint32) string {
+	if space == 0 {
+		return "custom and random codes"
+	}
+	return fmt.Sprintf("codes of %d characters", space)
+}
+
+// withError is what a row says last.
+func withError(text, fault string) string {
+	if fault == "" {
+		return text
+	}
+	return text + ": " + fault
 }
 
 // sleep reports whether the time passed before ctx was done.

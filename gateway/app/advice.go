@@ -1,0 +1,99 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hoplog/hoplog/events"
+)
+
+// advice is something in a status that is off, and what to do about it.
+type advice struct {
+	Part string `json:"part"`
+	Off  string `json:"off"`
+	Do   string `json:"do"`
+}
+
+// What is called off.
+const (
+	muchBehind = 10_000           // records
+	staleReads = 10 * time.Second // of the read models
+)
+
+// attention lists what an operator should look at, the worst first: what stopped, what will stop, what is late.
+func (r *statusReport) attention(now time.Time) (list []advice) {
+	say := func(part, off, do string) { list = append(list, advice{part, off, do}) }
+	r.stopped(say)
+	r.writersOff(say)
+	if r.AsOf != nil && now.Sub(*r.AsOf) > staleReads {
+		say("read models", fmt.Sprintf("as of %s ago", now.Sub(*r.AsOf).Round(time.Second)),
+			"writes answer 503 until they have caught up; is the broker reachable (`hoplog topics`), is the disk slow?")
+	}
+	for _, p := range r.Projections {
+		if n := total(p.Lag); n > muchBehind {
+			say("projection "+p.Projection, fmt.Sprintf("%d records behind", n), "it is catching up, or the machine is too busy: watch whether the number falls")
+		}
+	}
+	r.clicksOff(say)
+	return list
+}
+
+const afterDamage = "run `hoplog audit verify` to see what the log holds; when the log is whole, delete this part's directory under the data directory and start again: it is built anew from the log"
+
+func (r *statusReport) stopped(say func(part, off, do string)) {
+	for _, p := range r.Projections {
+		if p.Error != "" {
+			say("projection "+p.Projection, p.Error, afterDamage)
+		}
+	}
+	for _, w := range r.Writers {
+		if w.Stopped() {
+			say(w.name(), w.Error, afterDamage)
+		}
+	}
+}
+
+func (r *statusReport) writersOff(say func(part, off, do string)) {
+	for _, w := range r.Writers {
+		if !w.Writing() {
+			continue
+		}
+		if w.Behind > muchBehind {
+			say(w.name(), fmt.Sprintf("%d commands wait", w.Behind), "callers get 202 or 503 meanwhile: slow the load down, or give the commands role more processors")
+		}
+		if w.Unconfirmed > 0 && w.Unconfirmed*10 > w.Batches {
+			say(w.name(), fmt.Sprintf("%d of %d appends were not confirmed", w.Unconfirmed, w.Batches+w.Unconfirmed),
+				"nothing is lost, each was decided again; look for a second process that writes the same topics outside of this group, and for brokers that time out")
+		}
+		if w.Mint == nil {
+			continue
+		}
+		for _, s := range w.Mint.Spaces {
+			if s.Low() {
+				say(w.name(), fmt.Sprintf("%d of %d leased ids left for %s, %d attempts at more failed", s.Left, s.Segment, spaceName(s.Space), s.Failures),
+					"creating links stops when they are used up: bring the partition of "+events.StreamControl+" commands back")
+			}
+		}
+	}
+}
+
+func (r *statusReport) clicksOff(say func(part, off, do string)) {
+	if c := r.Clicks; c != nil && c.Dropped > 0 {
+		say("clicks of this node", fmt.Sprintf("%d dropped since the start", c.Dropped), "the log did not take them in time; the loss is counted, `hoplog reconcile` shows it")
+	}
+	for _, s := range r.Sink {
+		if s.Error != "" {
+			say(fmt.Sprintf("sink %d", s.Partition), s.Error, "clicks wait in the log, statistics are old meanwhile: is ClickHouse up?")
+		}
+		if s.Gaps > 0 {
+			say(fmt.Sprintf("sink %d", s.Partition), fmt.Sprintf("%d clicks never arrived", s.Gaps), "a redirect node was killed or dropped them; bills built on these clicks are short by this number")
+		}
+	}
+}
+
+func total(list []int64) (sum int64) {
+	for _, n := range list {
+		sum += n
+	}
+	return sum
+}
