@@ -272,7 +272,9 @@ func (n *node) patiently(ctx context.Context, what string, try func(ctx context.
 	}
 }
 
-func (n *node) startControl(context.Context) error {
+// startControl returns once the control state stands at the log's end, or cannot be read: before that a server would know
+// no key and no domain, and refuse everybody.
+func (n *node) startControl(ctx context.Context) error {
 	if !n.has(roleAPI) && !n.has(roleRedirect) {
 		return nil
 	}
@@ -281,8 +283,21 @@ func (n *node) startControl(context.Context) error {
 		return fmt.Errorf("opening control state: %w", err)
 	}
 	n.control = store
-	n.work("control", store.Run)
-	return nil
+	looked := make(chan struct{})
+	n.work("control", func(ctx context.Context) error {
+		err := toEnd(ctx, store.Runner)
+		close(looked)
+		if err != nil {
+			return err
+		}
+		return store.Run(ctx)
+	})
+	select {
+	case <-looked:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // listen opens a TCP listener on the address of a setting.

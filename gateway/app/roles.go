@@ -169,7 +169,8 @@ func (n *node) startRedirect(ctx context.Context) error {
 	}
 	n.parts.recorder = recorder
 	n.onStop("click recorder", recorder.Close)
-	plane, err := gateway.NewRedirect(gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Logger: n.logger, TrustedHops: n.GetInt("trusted-hops")})
+	plane, err := gateway.NewRedirect(gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Logger: n.logger,
+		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, TrustedHops: n.GetInt("trusted-hops")})
 	if err != nil {
 		return err
 	}
@@ -204,17 +205,39 @@ func (n *node) redirectHealth(store *redirects.Store, caughtUp *atomic.Bool) rol
 	return ready
 }
 
+// redirectsComplete says why this node may not know a link or domain that exists.
+func (n *node) redirectsComplete(store *redirects.Store, caughtUp *atomic.Bool) error {
+	if err := errors.Join(store.Err(), n.control.Err()); err != nil {
+		return err
+	}
+	if !caughtUp.Load() || n.control.Current() == nil {
+		return errors.New("this node has not read the log to its end yet")
+	}
+	return nil
+}
+
 // follow runs a projection. The flag is set once it stood at the log's end.
 func (n *node) follow(name string, r *runner.Runner) *atomic.Bool {
 	caughtUp := &atomic.Bool{}
 	n.work(name, func(ctx context.Context) error {
-		if err := r.RunToEnd(ctx); err != nil {
+		if err := toEnd(ctx, r); err != nil {
 			return err
 		}
 		caughtUp.Store(true)
 		return r.Run(ctx)
 	})
 	return caughtUp
+}
+
+// toEnd folds up to the log's end, however long the log cannot be asked. Only what stops the runner for good, and the end of
+// ctx, are errors.
+func toEnd(ctx context.Context, r *runner.Runner) error {
+	for {
+		err := r.RunToEnd(ctx)
+		if err == nil || r.Err() != nil || !sleep(ctx, readyPoll) {
+			return err
+		}
+	}
 }
 
 func (n *node) startAPI(ctx context.Context) error {
@@ -244,7 +267,8 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records, index)
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
 	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter,
-		ControlAt: n.control, LinksAt: records, OwnersAt: index, Freshness: n.parts.freshness, Now: time.Now}
+		ControlAt: n.control, LinksAt: records, OwnersAt: index, Freshness: n.parts.freshness, Now: time.Now,
+		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }}
 	if err := n.addStats(&deps); err != nil {
 		return err
 	}

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/viper"
+
+	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/projections/runner"
+	"github.com/hoplog/hoplog/projections/runner/runnertest"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// awayAtFirst is a log that cannot be asked a few times.
+type awayAtFirst struct {
+	runner.Source
+	fails atomic.Int32
+}
+
+func (s *awayAtFirst) Ends(ctx context.Context, topic string) ([]int64, error) {
+	if s.fails.Add(-1) >= 0 {
+		return nil, errors.New("nobody leads the partition")
+	}
+	return s.Source.Ends(ctx, topic)
+}
+
+// No server starts before it knows the domains and keys of the control log, also when that cannot be read at once.
+func TestControlIsReadBeforeServersStart(t *testing.T) {
+	log := runnertest.NewLog(eventlog.EventsControl, 1)
+	log.Append(&pb.Envelope{Events: []*pb.Event{{Kind: &pb.Event_DomainAdded{DomainAdded: &pb.DomainAdded{
+		Domain: &pb.Domain{Namespace: "s.example", IsDefault: true}}}}}})
+	source := &awayAtFirst{Source: log}
+	source.fails.Store(3)
+	n := &node{settings: settings{viper.New()}, roles: []string{roleAPI}, logger: slog.New(slog.DiscardHandler), source: source}
+	n.life, n.end = context.WithCancel(t.Context())
+	defer n.end()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := n.startControl(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n.control.Current().DefaultDomain().GetNamespace() != "s.example" {
+		t.Errorf("servers would start with %v", n.control.Current())
+	}
+}
