@@ -169,7 +169,7 @@ func (s *segments) obtain(size, floor uint64) {
 		if err == nil {
 			s.leased.Add(segment.To - segment.From)
 			s.left.Add(segment.To - segment.From) // until the next draw knows better
-			s.arriving <- segment // buffered; one is under way at most
+			s.arriving <- segment                 // buffered; one is under way at most
 			return
 		}
 		if s.lease.life.Err() != nil {
