@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -36,13 +37,13 @@ func (a *api) requestReport(owner, key string) (RequestReport, error) {
 	if err != nil {
 		return report, err
 	}
-	if len(found) > 0 {
+	if found = a.counting(found); len(found) > 0 {
 		row := a.requestRow(found[0])
 		report.State, report.Status, report.Link, report.Error, report.Position = row.State, &row.Status, row.Link, row.Error, row.Position
 		return report, nil
 	}
 	rows, err := a.Links.RequestRows(owner, key)
-	if err != nil || len(rows) == 0 {
+	if rows = a.counting(rows); err != nil || len(rows) == 0 {
 		return report, err
 	}
 	list := make([]RequestRow, len(rows))
@@ -51,6 +52,12 @@ func (a *api) requestReport(owner, key string) (RequestReport, error) {
 	}
 	report.State, report.Rows = batchState(list), &list
 	return report, nil
+}
+
+// counting leaves the outcomes whose keys still count: 7 days, and the day of grace.
+func (a *api) counting(found []links.Request) []links.Request {
+	now := a.Now().UnixMicro()
+	return slices.DeleteFunc(found, func(r links.Request) bool { return now-r.GetTimeUs() >= commands.KeyTTL })
 }
 
 func (a *api) requestRow(stored links.Request) RequestRow {
@@ -74,32 +81,46 @@ func batchState(rows []RequestRow) RequestState {
 	return RequestStateFailed
 }
 
-// keyElsewhere refuses a command whose request key another request used in another bucket, which the writer of the command's
-// bucket cannot know. In its own bucket the writer judges. It is exact up to what this server has read.
+// keyElsewhere refuses a command whose request key another request used where the writer of the command's bucket cannot know of
+// it: in another bucket, or for a batch. In its own bucket the writer judges. It is exact up to what this server has read.
 func (a *api) keyElsewhere(command *pb.LinkCommand) error {
 	request, bucket := command.GetRequest(), commands.BucketFor(command)
 	found, err := a.Links.Request(request.GetOwner(), request.GetKey())
 	if err != nil {
 		return err
 	}
-	elsewhere := false
-	for _, used := range found {
-		if used.Position.Bucket == bucket {
-			return nil
-		}
-		elsewhere = elsewhere || command.GetTimeUs()-used.GetTimeUs() < commands.KeyTTL
-	}
-	if !elsewhere {
+	found = a.counting(found)
+	if slices.ContainsFunc(found, func(r links.Request) bool { return r.Position.Bucket == bucket }) {
 		return nil
 	}
+	if len(found) == 0 {
+		if found, err = a.Links.RequestRows(request.GetOwner(), request.GetKey()); err != nil {
+			return err
+		}
+		found = a.counting(found)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return keyUsed()
+}
+
+func keyUsed() *commands.Refusal {
 	return commands.Refuse(commands.CodeIdempotencyKeyReused, headerKey, "this Idempotency-Key was used for another request; use a new key")
 }
 
-// batchRepeated reports whether rows of a batch with this key were decided before.
+// batchRepeated reports whether rows of a batch with this key were decided before. A key that a single write used is refused.
 func (a *api) batchRepeated(d *draft) (bool, error) {
 	if !d.keyGiven {
 		return false, nil
 	}
+	single, err := a.Links.Request(d.caller.GetOwner(), d.key)
+	if err != nil {
+		return false, err
+	}
+	if len(a.counting(single)) > 0 {
+		return false, keyUsed()
+	}
 	rows, err := a.Links.RequestRows(d.caller.GetOwner(), d.key)
-	return len(rows) > 0, err
+	return len(a.counting(rows)) > 0, err
 }

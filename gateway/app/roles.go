@@ -264,6 +264,7 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.onClose("links", records.Close)
 	n.follow("owners projection", index.Runner)
 	n.follow("links projection", records.Runner)
+	n.work("request sweeper", records.SweepRequests)
 	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records, index)
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
 	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter,

@@ -105,6 +105,9 @@ func TestOneKeyElsewhere(t *testing.T) {
 			t.Errorf("row %v: %v, want %s", body, rows, want)
 		}
 	}
+	body := fields{"target": "https://example.com/"}
+	refusedWith(t, "a batch with a single write's key", p.api("POST", "/v1/links:batch", fields{"links": []fields{body}}, "Idempotency-Key", "elsewhere"), "idempotency_key_reused")
+	refusedWith(t, "a single write with a batch's key", p.create(body, "Idempotency-Key", "elsewhere-rows"), "idempotency_key_reused")
 	if a := p.create(fields{"target": "https://example.com/", "code": "elsewhere-b"}); a.status != http.StatusCreated {
 		t.Errorf("the refused code: %d %s", a.status, a.raw)
 	}
