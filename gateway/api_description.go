@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/gin-gonic/gin"
 	"go.yaml.in/yaml/v3"
@@ -48,6 +49,9 @@ type openAPIParameter struct {
 	Name string `yaml:"name"`
 	In   string `yaml:"in"`
 }
+
+// theDescription is read once: it is part of the binary.
+var theDescription = sync.OnceValues(readDescription)
 
 func readDescription() (*description, error) {
 	var document any

@@ -1,11 +1,13 @@
 package eventlog
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -31,6 +33,8 @@ type Config struct {
 	MaxBuffered int
 	// Compression of what is appended: zstd, lz4, snappy or none. Default snappy.
 	Compression string
+	// Dial opens a connection to a broker, in place of TCP and TLS.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // TLSConfig is the transport's encryption. Files are PEM.
@@ -96,8 +100,11 @@ func (c Config) clientOptions(logger *slog.Logger) ([]kgo.Opt, error) {
 		kgo.RequestTimeoutOverhead(2 * time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.RetryTimeout(10 * time.Second),
+		kgo.DisableClientMetrics(), // nobody asks a broker for them
 	}
-	if c.TLS.Enabled {
+	if c.Dial != nil {
+		opts = append(opts, kgo.Dialer(c.Dial))
+	} else if c.TLS.Enabled {
 		t, err := c.TLS.build()
 		if err != nil {
 			return nil, err

@@ -1,0 +1,111 @@
+package virtualkafka
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// port is where the broker listens on its network, which nobody else is on.
+const port = 9092
+
+// clusterID is that of the product's embedded broker: clients set up topics as they do there.
+const clusterID = "hoplog-embedded"
+
+// Broker is one broker with its network. Its methods are called from the bubble, by one goroutine at a time.
+type Broker struct {
+	network kfake.VirtualNetwork
+	root    string
+	life    int
+	cluster *kfake.Cluster
+
+	mu     sync.Mutex
+	topics map[[16]byte]string
+}
+
+// Start starts a broker whose data lies in a directory below root.
+func Start(root string) (*Broker, error) {
+	b := &Broker{root: root, topics: map[[16]byte]string{}}
+	if err := os.MkdirAll(b.dir(), 0o755); err != nil {
+		return nil, fmt.Errorf("making the virtual broker's directory: %w", err)
+	}
+	return b, b.start()
+}
+
+func (b *Broker) dir() string { return filepath.Join(b.root, strconv.Itoa(b.life)) }
+
+func (b *Broker) start() (err error) {
+	b.cluster, err = kfake.NewCluster(
+		kfake.Ports(port),
+		kfake.ClusterID(clusterID),
+		kfake.ListenFn(b.network.Listen),
+		kfake.DataDir(b.dir()),
+		kfake.GroupMinSessionTimeout(100*time.Millisecond),
+		kfake.BrokerConfigs(map[string]string{
+			"log.retention.ms":             "-1",
+			"log.retention.bytes":          "-1",
+			"group.min.session.timeout.ms": "100",
+		}),
+	)
+	if err != nil {
+		return fmt.Errorf("starting the virtual broker: %w", err)
+	}
+	return nil
+}
+
+// Addr is what clients dial through a Node.
+func (b *Broker) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// Know learns the ids of topics, so that frames can be told by topic.
+func (b *Broker) Know(topics ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range topics {
+		if info := b.cluster.TopicInfo(name); info != nil {
+			b.topics[info.TopicID] = name
+		}
+	}
+}
+
+func (b *Broker) topicOf(id [16]byte) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.topics[id]
+}
+
+// Stop ends the broker and all its connections. With crash, what it says at a clean stop about members, sessions and
+// producers is lost: the next start sees the directory as it was before. The bubble must be at rest (synctest.Wait).
+func (b *Broker) Stop(crash bool) error {
+	was := b.dir()
+	if !crash {
+		b.cluster.Close()
+		b.life++
+		return os.Rename(was, b.dir())
+	}
+	b.life++
+	err := os.CopyFS(b.dir(), os.DirFS(was))
+	b.cluster.Close()
+	return errors.Join(err, os.RemoveAll(was))
+}
+
+// Start starts a stopped broker on its data. As in the product, members and fetch sessions of its former life are
+// forgotten.
+func (b *Broker) Start() error {
+	if err := os.Remove(filepath.Join(b.dir(), "session_state.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing old sessions: %w", err)
+	}
+	return b.start()
+}
+
+// Close ends the broker for good and removes its data.
+func (b *Broker) Close() error {
+	b.cluster.Close()
+	return os.RemoveAll(b.root)
+}
