@@ -177,6 +177,11 @@ BENCHES ?= create redirect replay
 bench: build
 	@for name in $(BENCHES); do bin/hoplog bench "$$name"; done
 
+## bench-kafka: creating links on one and on three real Kafka brokers
+.PHONY: bench-kafka
+bench-kafka: build kafka
+	@go test -run '^$$' -bench 'CreateOnKafka' -benchtime 1x -timeout 20m ./gateway/systemtest/
+
 ## clean: remove what was built and fetched
 .PHONY: clean
 clean:

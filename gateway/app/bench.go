@@ -17,6 +17,7 @@ import (
 const (
 	setBatch        = "batch"
 	setBatchClients = "batch-clients"
+	setBrokers      = "brokers"
 	setClients      = "clients"
 	setDir          = "dir"
 	setEvents       = "events"
@@ -75,7 +76,8 @@ func newBenchCreate() *cobra.Command {
 	}
 	return withFlags(c, benchFlags, runningFlags, jsonFlag, func(f *pflag.FlagSet) {
 		f.Int(setSeconds, 10, "length of each phase")
-		f.Int(setClients, 64, "connections that create one by one")
+		f.String(setBrokers, "", "addresses of a Kafka on this machine to work on, comma separated, instead of the embedded broker (the topics stay there)")
+		f.Int(setClients, 256, "connections that create one by one")
 		f.Float64(setRate, 500, "creates per second in the phase with a fixed rate")
 		f.Int(setBatch, 200, "links in a batch, 1000 at most")
 		f.Int(setBatchClients, 16, "connections that create batches")
@@ -164,6 +166,9 @@ func (s settings) benchSetup(c *cobra.Command) (bench.Setup, error) {
 		return bench.Setup{}, fmt.Errorf("finding this binary: %w", err)
 	}
 	setup := bench.Setup{Binary: binary, Version: version, Dir: s.GetString(setDir)}
+	if c.Flags().Lookup(setBrokers) != nil {
+		setup.Kafka = s.GetString(setBrokers)
+	}
 	given := func(name string) string {
 		if !c.Flags().Changed(name) {
 			return ""

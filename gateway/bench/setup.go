@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hoplog/hoplog/gateway/client"
 )
@@ -22,6 +23,9 @@ type Setup struct {
 	Version string
 	// Dir is where their data goes, and goes from when they end; default the system's directory for such.
 	Dir string
+	// Kafka are the addresses of a Kafka on this machine, host:port, comma separated, that processes of the scenario's own work
+	// on; empty: the embedded broker. The topics are made there and stay.
+	Kafka string
 	// Running, if not nil, is measured instead of processes of the scenario's own.
 	Running *Running
 	// Progress (may be nil) hears how far the scenario is.
@@ -56,11 +60,11 @@ type target struct {
 	dir                         string
 }
 
-// open starts a `hoplog dev`, or takes what is running.
+// open starts a process, or takes what is running.
 func (s *Setup) open(ctx context.Context) (*target, error) {
 	t, err := s.running()
 	if t == nil && err == nil {
-		t, err = s.startDev(ctx)
+		t, err = s.startOwn(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -115,8 +119,13 @@ func checkLoopback(addr string) error {
 	return nil
 }
 
-// startDev starts everything in one process.
-func (s *Setup) startDev(ctx context.Context) (*target, error) {
+// startOwn starts everything that creates and visits links in one process.
+func (s *Setup) startOwn(ctx context.Context) (*target, error) {
+	for addr := range strings.SplitSeq(s.Kafka, ",") {
+		if err := checkLoopback(addr); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := s.tempDir()
 	if err != nil {
 		return nil, err
@@ -127,9 +136,13 @@ func (s *Setup) startDev(ctx context.Context) (*target, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	t.api, t.redirect, t.admin, t.kafka = ports[0], ports[1], ports[2], ports[3]
-	s.Progress.tell("starting hoplog dev", 0, 0)
-	t.own, err = s.start(ctx, t.admin, []string{"HOPLOG_ADMIN_KEY=" + t.key}, filepath.Join(dir, "dev.log"), "dev", "--data", filepath.Join(dir, "dev"),
-		"--api", t.api, "--redirect", t.redirect, "--admin", t.admin, "--kafka", t.kafka, "--clickhouse", ports[4])
+	command := []string{"dev", "--clickhouse", ports[4]}
+	if s.Kafka != "" {
+		t.kafka, command = s.Kafka, []string{"serve", "--roles", "api,commands,redirect", "--domain", t.redirect}
+	}
+	s.Progress.tell("starting hoplog "+command[0], 0, 0)
+	t.own, err = s.start(ctx, t.admin, []string{"HOPLOG_ADMIN_KEY=" + t.key}, filepath.Join(dir, "hoplog.log"), append(command, "--data", filepath.Join(dir, "data"),
+		"--api", t.api, "--redirect", t.redirect, "--admin", t.admin, "--kafka", t.kafka)...)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
