@@ -170,6 +170,18 @@ fuzz:
 		echo "1 0 0" >> $(COUNTS); \
 	done < .tools/fuzz-targets
 
+ROUNDS       ?= 300
+KAFKA_ROUNDS ?= 100
+SEED         ?= 0
+
+## chaos: kill and freeze processes and brokers under load, half an hour (ROUNDS=300 KAFKA_ROUNDS=100 SEED=N)
+.PHONY: chaos
+chaos: build
+	@$(MAKE) --no-print-directory kafka
+	@echo "$(ROUNDS) rounds on hoplog dev, $(KAFKA_ROUNDS) on three Kafka brokers"
+	@HOPLOG_CHAOS_ROUNDS=$(ROUNDS) HOPLOG_CHAOS_KAFKA_ROUNDS=$(KAFKA_ROUNDS) HOPLOG_CHAOS_SEED=$(SEED) \
+		go test -count=1 -v -timeout 3h -run '^TestChaos' ./gateway/systemtest | grep -v '^=== '
+
 BENCHES ?= create redirect replay
 
 ## bench: the load scenarios whose figures the README shows (BENCHES="create redirect replay")
