@@ -12,7 +12,8 @@ import (
 // Its state is a log, the writers and what the network holds; what a writer does is the product's own code on real
 // envelopes (model_writer_test.go), what a reader accepts is the product's chain (model_check_test.go).
 //
-// HOPLOG_MODEL=large searches larger worlds (make model).
+// HOPLOG_MODEL=large searches larger worlds (make model). What the appender does for sentence 6 is not in the model: it
+// compares each record's offset, which the tests of eventlog hold it to.
 
 // large is set by HOPLOG_MODEL=large: the bounds that were run once, instead of those that every run can afford.
 var large = os.Getenv("HOPLOG_MODEL") == "large"
@@ -23,21 +24,21 @@ func TestModelOfTheRuleAsKept(t *testing.T) {
 	for _, k := range []struct {
 		name string
 		rule variant
-		// commands and rest bound the worlds, here and in the large form. repeats: also worlds in which a request is repeated.
+		// commands bounds the worlds; large is that of the large form. repeats: also worlds in which a request is repeated.
 		commands, large int
-		rest, largeRest bound
+		rest            bound
 		repeats         bool
 	}{
-		{"three lives", variant{}, 3, 4, bound{batch: 3, lives: 3, unknown: 1}, bound{batch: 3, lives: 3, unknown: 1}, false},
-		{"two unknown appends", variant{}, 2, 3, bound{batch: 3, lives: 3, unknown: 2}, bound{batch: 3, lives: 3, unknown: 2}, false},
-		{"repeated requests", variant{}, 2, 3, bound{batch: 3, lives: 3, unknown: 1}, bound{batch: 3, lives: 3, unknown: 1}, true},
-		{"batches that the client splits", variant{splits: true}, 2, 3, bound{batch: 3, lives: 3, unknown: 1}, bound{batch: 3, lives: 3, unknown: 1}, false},
-		{"two appends in flight", variant{pipelined: true}, 2, 3, bound{batch: 2, lives: 3, unknown: 1}, bound{batch: 3, lives: 2, unknown: 1}, true},
-		{"a stale end that the writer expects to append at", variant{foldsToStaleEnd: true}, 2, 3, bound{batch: 3, lives: 3, unknown: 1}, bound{batch: 3, lives: 3, unknown: 1}, false},
+		{"three lives", variant{}, 3, 4, bound{batch: 3, lives: 3, unknown: 1}, false},
+		{"two unknown appends", variant{}, 2, 3, bound{batch: 3, lives: 3, unknown: 2}, false},
+		{"repeated requests", variant{}, 2, 3, bound{batch: 3, lives: 3, unknown: 1}, true},
+		{"batches that the client splits", variant{splits: true}, 2, 3, bound{batch: 3, lives: 3, unknown: 1}, false},
+		{"two appends in flight", variant{pipelined: true}, 2, 3, bound{batch: 2, lives: 3, unknown: 1}, false},
+		{"a stale end that the writer expects to append at", variant{foldsToStaleEnd: true}, 2, 3, bound{batch: 3, lives: 3, unknown: 1}, false},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			if large {
-				k.commands, k.rest = k.large, k.largeRest
+				k.commands = k.large
 			}
 			var all explored
 			began := time.Now()
