@@ -157,6 +157,11 @@ test: test-needs generated-current vet lint $(GOTESTSUM)
 	@sed 's/^/did not run: /' .tools/not-run
 	@awk '{p+=$$1; f+=$$2; s+=$$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}' $(COUNTS)
 
+## model: the model of the chain rule in its large form
+.PHONY: model
+model:
+	@HOPLOG_MODEL=large go test -count=1 -timeout 60m -v -run '^TestModel' ./commands/handler
+
 FUZZTIME ?= 10s
 
 ## fuzz: every fuzz target for FUZZTIME (10s)
@@ -169,6 +174,18 @@ fuzz:
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null | grep -v '^fuzz: elapsed'; \
 		echo "1 0 0" >> $(COUNTS); \
 	done < .tools/fuzz-targets
+
+ROUNDS       ?= 300
+KAFKA_ROUNDS ?= 100
+SEED         ?= 0
+
+## chaos: kill and freeze processes and brokers under load, half an hour (ROUNDS=300 KAFKA_ROUNDS=100 SEED=N)
+.PHONY: chaos
+chaos: build
+	@[ "$(KAFKA_ROUNDS)" = 0 ] || $(MAKE) --no-print-directory kafka
+	@echo "$(ROUNDS) rounds on hoplog dev, $(KAFKA_ROUNDS) on three Kafka brokers"
+	@HOPLOG_CHAOS_ROUNDS=$(ROUNDS) HOPLOG_CHAOS_KAFKA_ROUNDS=$(KAFKA_ROUNDS) HOPLOG_CHAOS_SEED=$(SEED) \
+		go test -count=1 -v -timeout 3h -run '^TestChaos' ./gateway/systemtest | grep -v '^=== '
 
 BENCHES ?= create redirect replay
 
