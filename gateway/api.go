@@ -59,6 +59,8 @@ type APIDeps struct {
 	ControlAt, LinksAt, OwnersAt PositionWaiter
 	// Freshness of links and owners together.
 	Freshness *Freshness
+	// Complete says why what is not found may exist; nil: always complete.
+	Complete Complete
 	// Now is the clock that commands carry and statuses are shown by.
 	Now func() time.Time
 }
@@ -76,7 +78,7 @@ var _ ServerInterface = (*api)(nil)
 // NewAPI returns the handler of the command API, of its description and of the page at /. An error means that the embedded
 // description cannot be read or a metric is registered already.
 func NewAPI(deps APIDeps) (http.Handler, error) {
-	d, err := readDescription()
+	d, err := theDescription()
 	if err != nil {
 		return nil, err
 	}

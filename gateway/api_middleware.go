@@ -101,7 +101,7 @@ func (a *api) auth(c *gin.Context) {
 	}
 	caller := a.Control.Current().Key(sha256.Sum256([]byte(strings.TrimSpace(key))))
 	if caller == nil {
-		a.fail(c, commands.Refuse(codeUnauthorized, "Authorization", "this API key is not known"))
+		a.fail(c, a.missing(commands.Refuse(codeUnauthorized, "Authorization", "this API key is not known")))
 		return
 	}
 	c.Set(contextCaller, caller)

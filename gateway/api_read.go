@@ -76,11 +76,17 @@ func (a *api) readable(c *gin.Context, domain, code string, position *string) (*
 		return nil, err
 	}
 	namespace, code, err := addressed(a.Control.Current(), domain, code)
+	if refusal, missing := errors.AsType[*commands.Refusal](err); missing {
+		return nil, a.missing(refusal)
+	}
 	if err != nil {
 		return nil, err
 	}
 	link, err := a.Links.Get(namespace, code)
-	if errors.Is(err, links.ErrNotFound) || err == nil && !sees(callerOf(c), link) {
+	if errors.Is(err, links.ErrNotFound) {
+		return nil, a.missing(noSuchLink(namespace, code))
+	}
+	if err == nil && !sees(callerOf(c), link) {
 		return nil, noSuchLink(namespace, code)
 	}
 	return link, err

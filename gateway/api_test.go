@@ -46,6 +46,7 @@ func TestAPI(t *testing.T) {
 		{"description", testAPIDescription},
 		{"page", testAPIPage},
 		{"stats", testAPIStats},
+		{"incomplete", testAPIIncomplete},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, r) })
 	}

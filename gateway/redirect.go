@@ -32,6 +32,8 @@ type RedirectDeps struct {
 	Store    RedirectStore
 	Domains  RedirectDomains
 	Recorder *ClickRecorder
+	// Complete says why what is not found may exist; nil: always complete.
+	Complete Complete
 	Clock    func() int64 // microseconds since 1970; default: the system's
 	Logger   *slog.Logger
 

@@ -29,7 +29,7 @@ func (r *Redirect) handle(ctx *fasthttp.RequestCtx) {
 	namespace, known := r.resolve(target.host)
 	switch {
 	case !known:
-		redirectRefuse(ctx, fasthttp.StatusNotFound)
+		r.missing(ctx)
 	case string(target.path) == "/robots.txt":
 		redirectRobots(ctx)
 	case string(target.path) == "/favicon.ico":
@@ -62,6 +62,8 @@ func (r *Redirect) visit(ctx *fasthttp.RequestCtx, scratch *redirectScratch, nam
 	}
 	now := r.deps.Clock()
 	switch answer := redirectAnswerAt(entry, now); {
+	case entry == nil:
+		r.missing(ctx)
 	case answer != readmodels.Serve:
 		redirectRefuse(ctx, redirectStatusOf(answer))
 	case preview:
@@ -74,6 +76,16 @@ func (r *Redirect) visit(ctx *fasthttp.RequestCtx, scratch *redirectScratch, nam
 func (r *Redirect) lookup(scratch *redirectScratch, namespace string, code []byte) (*redirects.Entry, error) {
 	scratch.key = events.AppendRouteKey(scratch.key[:0], []byte(namespace), code)
 	return r.deps.Store.Lookup(scratch.key)
+}
+
+// missing answers for a host or code that this node does not know.
+func (r *Redirect) missing(ctx *fasthttp.RequestCtx) {
+	if why := r.deps.Complete.reason(); why != nil {
+		r.complain(why)
+		redirectRefuse(ctx, fasthttp.StatusServiceUnavailable)
+		return
+	}
+	redirectRefuse(ctx, fasthttp.StatusNotFound)
 }
 
 func redirectAnswerAt(entry *redirects.Entry, nowUS int64) readmodels.Answer {

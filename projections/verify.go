@@ -103,6 +103,7 @@ type Verifier struct {
 	next       int64
 	buckets    map[uint32]*verifiedBucket
 	answered   answered
+	answers    answers
 	missing    int64                   // 1 + the offset of the unanswered command that was last reported
 	links      map[string]verifiedLink // by route key
 	leased     map[uint32]uint64       // of the control stream: the first free id of a space
@@ -227,6 +228,7 @@ func (v *Verifier) checkWatermark(offset int64, e *events.Envelope) {
 func (v *Verifier) checkCommand(offset int64, e *events.Envelope, b *verifiedBucket) {
 	command := e.GetCommandOffset()
 	fresh := v.answered.take(command)
+	v.answers.take(command, e.GetCommandId())
 	switch {
 	case len(e.GetCommandId()) != 16:
 		v.problem(ProblemCommand, offset, e, "its command's id has %d bytes", len(e.GetCommandId()))

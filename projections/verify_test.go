@@ -403,3 +403,58 @@ func TestVerifyListsABoundedNumberOfProblems(t *testing.T) {
 		t.Errorf("%d problems, the last is %+v", n, v.Problems[n-1])
 	}
 }
+
+// An envelope names the command that it answers by offset and id; a command topic that says something else has lost, repeated
+// or moved commands.
+func TestVerifyComparesCommands(t *testing.T) {
+	h := given(t)
+	command := func(offset int64) []byte {
+		id := sha256.Sum256(fmt.Append(nil, offset))
+		value, err := (&pb.LinkCommand{CommandId: id[:16]}).MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	for _, c := range []struct {
+		name   string
+		from   int64
+		change func(ids []int64) []int64
+		wrong  []int64 // offsets
+	}{
+		{"as it was", 0, func(ids []int64) []int64 { return ids }, nil},
+		{"trimmed", 4, func(ids []int64) []int64 { return ids[4:] }, nil},
+		{"one dropped", 0, func(ids []int64) []int64 { return slices.Delete(ids, 6, 7) }, []int64{6, 7}},
+		{"one repeated", 0, func(ids []int64) []int64 { return slices.Insert(ids, 7, ids[6]) }, []int64{7, 8}},
+		{"two swapped", 0, func(ids []int64) []int64 { ids[2], ids[3] = ids[3], ids[2]; return ids }, []int64{2, 3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := projections.NewVerification()
+			verifyControl(t, v, controlHistory(t).entries)
+			p := v.Partition("events", 1, verifyPartitions)
+			p.Commands("commands", c.from, h.commands)
+			for _, e := range h.entries {
+				p.Add(e.offset, e.key, e.value)
+			}
+			var ids []int64
+			for id := range h.commands {
+				ids = append(ids, id)
+			}
+			for i, id := range c.change(ids) {
+				p.Command(c.from+int64(i), command(id))
+			}
+			p.End(int64(len(h.entries)), h.commands)
+			v.Finish()
+			var wrong []int64
+			for _, problem := range v.Problems {
+				if problem.Kind != projections.ProblemCommand || problem.Topic != "commands" || problem.Partition != 1 {
+					t.Errorf("%+v", problem)
+				}
+				wrong = append(wrong, problem.Offset)
+			}
+			if !slices.Equal(wrong, c.wrong) {
+				t.Errorf("wrong at %v, want %v", wrong, c.wrong)
+			}
+		})
+	}
+}

@@ -1,10 +1,6 @@
 package handler
 
 import (
-	"crypto/sha256"
-
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
@@ -60,29 +56,5 @@ func shrink(e *pb.Envelope, head events.Head) {
 	e.Outcome = &pb.Outcome{Error: commands.CodeTooLarge, Detail: "the change is too large for one envelope"}
 }
 
-// idOf returns the id of the command in a record; one that cannot be read is known by the hash of its bytes. Link and
-// control commands carry the id in the same field.
-func idOf(value []byte) (id commandID) {
-	for rest := value; len(rest) > 0; {
-		number, kind, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			break
-		}
-		if number == commandIDField && kind == protowire.BytesType {
-			if found, n := protowire.ConsumeBytes(rest[n:]); n > 0 && len(found) == len(id) {
-				return commandID(found)
-			}
-			break
-		}
-		skip := protowire.ConsumeFieldValue(number, kind, rest[n:])
-		if skip < 0 {
-			break
-		}
-		rest = rest[n+skip:]
-	}
-	sum := sha256.Sum256(value)
-	return commandID(sum[:len(id)])
-}
-
-// commandIDField is the field number of command_id in both kinds of commands.
-const commandIDField = 2
+// idOf returns the id of the command in a record.
+func idOf(value []byte) commandID { return commands.RecordID(value) }

@@ -133,40 +133,56 @@ func (r *logReader) span(ctx context.Context, topic string) (s span, err error) 
 	return s, err
 }
 
+// stream is one stream's topics, with what they held when the command started.
+type stream struct {
+	events, commands     string
+	envelopes, questions span
+}
+
+func (r *logReader) stream(ctx context.Context, events, commands string) (s stream, err error) {
+	s = stream{events: events, commands: commands}
+	if s.envelopes, err = r.span(ctx, events); err != nil {
+		return s, err
+	}
+	s.questions, err = r.span(ctx, commands)
+	if err == nil && len(s.envelopes.ends) != len(s.questions.ends) {
+		err = fmt.Errorf("%s has %d partitions, %s %d", events, len(s.envelopes.ends), commands, len(s.questions.ends))
+	}
+	return s, err
+}
+
+// records is how many the stream's topics hold.
+func (s *stream) records() (count int64) {
+	for _, held := range []span{s.envelopes, s.questions} {
+		for p := range held.ends {
+			count += held.ends[p] - held.starts[p]
+		}
+	}
+	return count
+}
+
 // verify freezes the ends and reads everything before them. An envelope answers a command and names a control position
 // that were there before it, so the ends of links are asked for first.
 func (r *reading) verify(ctx context.Context) (*projections.Verification, error) {
-	links, err := r.span(ctx, eventlog.EventsLink)
+	links, err := r.stream(ctx, eventlog.EventsLink, eventlog.CommandsLink)
 	if err != nil {
 		return nil, err
 	}
-	linkCommands, err := r.Ends(ctx, eventlog.CommandsLink)
+	control, err := r.stream(ctx, eventlog.EventsControl, eventlog.CommandsControl)
 	if err != nil {
 		return nil, err
 	}
-	control, err := r.span(ctx, eventlog.EventsControl)
-	if err != nil {
-		return nil, err
+	if len(links.envelopes.ends) != r.partitions || len(control.envelopes.ends) != 1 {
+		return nil, fmt.Errorf("the topics of links have %d partitions, those of control %d", len(links.envelopes.ends), len(control.envelopes.ends))
 	}
-	controlCommands, err := r.Ends(ctx, eventlog.CommandsControl)
-	if err != nil {
-		return nil, err
-	}
-	if len(links.ends) != r.partitions || len(linkCommands) != r.partitions || len(control.ends) != 1 || len(controlCommands) != 1 {
-		return nil, fmt.Errorf("the topics of links have %d and %d partitions, those of control %d and %d", len(links.ends), len(linkCommands), len(control.ends), len(controlCommands))
-	}
-	var total int64
-	for p := range links.ends {
-		total += links.ends[p] - links.starts[p]
-	}
-	r.told.begin("verifying", total+control.ends[0]-control.starts[0])
+	r.told.begin("verifying", links.records()+control.records())
 	defer r.told.end()
 	v := projections.NewVerification()
-	if err := r.verifyPartition(ctx, v.Control(eventlog.EventsControl), eventlog.EventsControl, 0, control, controlCommands); err != nil {
+	if err := r.verifyPartition(ctx, v.Control(eventlog.EventsControl), &control, 0); err != nil {
 		return nil, err
 	}
 	for p := range int32(r.partitions) {
-		if err := r.verifyPartition(ctx, v.Partition(eventlog.EventsLink, p, r.partitions), eventlog.EventsLink, p, links, linkCommands); err != nil {
+		if err := r.verifyPartition(ctx, v.Partition(eventlog.EventsLink, p, r.partitions), &links, p); err != nil {
 			return nil, err
 		}
 	}
@@ -174,16 +190,27 @@ func (r *reading) verify(ctx context.Context) (*projections.Verification, error)
 	return v, nil
 }
 
-func (r *reading) verifyPartition(ctx context.Context, v *projections.Verifier, topic string, partition int32, held span, commandEnds []int64) error {
-	err := r.records(ctx, topic, partition, held.starts[partition], held.ends[partition], func(rec *eventlog.Record) error {
-		r.told.add(1)
+// verifyPartition reads the envelopes, and then the commands that they answer.
+func (r *reading) verifyPartition(ctx context.Context, v *projections.Verifier, s *stream, p int32) error {
+	v.Commands(s.commands, s.questions.starts[p], s.questions.ends[p])
+	err := r.records(ctx, s.events, p, s.envelopes.starts[p], s.envelopes.ends[p], func(rec *eventlog.Record) error {
+		r.told.step()
 		v.Add(rec.Offset, rec.Key, rec.Value)
 		return nil
 	})
-	if err == nil {
-		v.End(held.ends[partition], commandEnds[partition])
+	if err != nil {
+		return err
 	}
-	return err
+	err = r.records(ctx, s.commands, p, s.questions.starts[p], s.questions.ends[p], func(rec *eventlog.Record) error {
+		r.told.step()
+		v.Command(rec.Offset, rec.Value)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	v.End(s.envelopes.ends[p], s.questions.ends[p])
+	return nil
 }
 
 func printVerification(w io.Writer, v *projections.Verification) error {

@@ -35,9 +35,10 @@ func (p *progress) begin(what string, total int64) {
 		progressbar.OptionThrottle(progressTick), progressbar.OptionShowCount(), progressbar.OptionClearOnFinish())
 }
 
-func (p *progress) add(n int64) {
+// step moves the bar on by one.
+func (p *progress) step() {
 	if p.bar != nil {
-		_ = p.bar.Add64(n) // a bar that cannot be drawn hinders nothing
+		_ = p.bar.Add64(1) // a bar that cannot be drawn hinders nothing
 	}
 }
 
@@ -49,13 +50,13 @@ func (p *progress) set(done, total int64) {
 	if total > 0 && p.bar.GetMax64() != total {
 		p.bar.ChangeMax64(total)
 	}
-	_ = p.bar.Set64(done) // as in add
+	_ = p.bar.Set64(done) // as in step
 }
 
 // end removes the bar.
 func (p *progress) end() {
 	if p.bar != nil {
-		_ = p.bar.Clear() // as in add
+		_ = p.bar.Clear() // as in step
 		p.bar = nil
 	}
 }

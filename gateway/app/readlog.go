@@ -157,7 +157,7 @@ func (r *logReader) bucket(ctx context.Context, bucket uint32, told *progress, f
 	told.begin("reading the log", ends[partition])
 	defer told.end()
 	return r.envelopes(ctx, eventlog.EventsLink, partition, r.partitions, ends[partition], func(e *events.Envelope) error {
-		told.add(1)
+		told.step()
 		if e.GetBucket() != bucket {
 			return nil
 		}

@@ -204,7 +204,7 @@ func sum(of []int64) (total int64) {
 func (r *reading) linksAt(ctx context.Context, partition int32, end int64, m *moment) ([]*pb.Link, error) {
 	links := map[string]*pb.Link{}
 	err := r.envelopes(ctx, eventlog.EventsLink, partition, r.partitions, end, func(e *events.Envelope) error {
-		r.told.add(1)
+		r.told.step()
 		m.see(e)
 		if m.position != nil && e.GetBucket() != m.position.Bucket || !m.holds(e.GetStamp().GetTimeUs(), e.GetSeq()) {
 			return nil

@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 		p.kill()
 		_ = os.RemoveAll(p.data)
 	}
+	if s := damaged.source; s != nil {
+		_ = os.RemoveAll(s.data)
+	}
 	os.Exit(code)
 }
 

@@ -101,16 +101,16 @@ var longAgo time.Time
 // refill inserts again what a store must have held and does not: one that was thrown away, or put back from a backup. What the
 // log no longer holds is lost.
 func (p *clickPartition) refill(ctx context.Context) error {
-	open, _ := p.intents.Open()
-	if open == nil {
-		return nil
-	}
 	try, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	if err := p.cfg.Store.Prepare(try); err != nil {
 		return fmt.Errorf("preparing the click store: %w", err)
 	}
 	reported, err := p.cfg.Store.Reported(try, p.number)
+	if err == nil && reported > p.intents.Next() {
+		return p.intentsLost(ctx, reported)
+	}
+	open, _ := p.intents.Open()
 	if err != nil || reported >= open.GetFrom() {
 		return err
 	}
@@ -132,6 +132,19 @@ func (p *clickPartition) refill(ctx context.Context) error {
 		p.unsaid = progress{next: joined.GetTo(), asOf: time.UnixMicro(joined.GetTimeUs()), due: true}
 		return p.report(ctx)
 	})
+}
+
+// intentsLost judges a store that was told more than the intents say: either somebody else wrote since they were read, or the
+// topic has lost some, and going on would insert their clicks twice.
+func (p *clickPartition) intentsLost(ctx context.Context, reported int64) error {
+	b, err := boundsOf(ctx, p.cfg.Log, eventlog.Sink, p.number)
+	if err != nil {
+		return err
+	}
+	if b.end != p.end {
+		return errNotOurs
+	}
+	return clickAlarm(eventlog.Sink, p.number, p.end, fmt.Sprintf("the click store holds clicks up to offset %d, the intents end at %d: this topic has lost its tail", reported, p.intents.Next()))
 }
 
 // compareExpired looks at an open range whose clicks the log no longer holds: nothing can be inserted again. Going on loses

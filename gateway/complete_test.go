@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// A node that may not know everything says 503 for what it does not find, and serves what it knows.
+func TestRedirectIncomplete(t *testing.T) {
+	var why error
+	node := newRedirectNode(t, func(d *RedirectDeps) { d.Complete = func() error { return why } })
+	node.add("known", &pb.Redirect{Target: "https://example.com/"})
+	for _, c := range []struct {
+		why    error
+		status int
+	}{{nil, http.StatusNotFound}, {errors.New("log alarm"), http.StatusServiceUnavailable}} {
+		why = c.why
+		if a := node.get("/known"); a.status != http.StatusFound {
+			t.Errorf("%v: the known link: %d", c.why, a.status)
+		}
+		if a := node.get("/unknown"); a.status != c.status || (c.why != nil) != (a.header.Get("Retry-After") != "") {
+			t.Errorf("%v: an unknown code: %d %v", c.why, a.status, a.header)
+		}
+		node.host = "unknown.example"
+		if a := node.get("/known"); a.status != c.status {
+			t.Errorf("%v: an unknown host: %d", c.why, a.status)
+		}
+		node.host = "s.example"
+	}
+}
+
+func testAPIIncomplete(t *testing.T, r *apiRig) {
+	link := r.create(t, map[string]any{"target": "https://example.com/incomplete"})
+	deps := r.deps
+	deps.Metrics, deps.Logger, deps.Complete = prometheus.NewRegistry(), apiQuietLogger(), func() error { return errors.New("log alarm") }
+	api, err := NewAPI(deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	defer server.Close()
+	if a := apiCall(t, server.URL, "GET", apiPath(link, ""), nil); a.status != http.StatusOK {
+		t.Errorf("a known link: %v", a)
+	}
+	unknown := link
+	unknown.Code = "unknown"
+	wantProblem(t, apiCall(t, server.URL, "GET", apiPath(unknown, ""), nil), 503, ErrorCodeUnavailable, "")
+	unknown = link
+	unknown.Domain = "unknown.example"
+	wantProblem(t, apiCall(t, server.URL, "GET", apiPath(unknown, ""), nil), 503, ErrorCodeUnavailable, "")
+	wantProblem(t, apiCall(t, server.URL, "GET", apiPath(link, ""), nil, "Key", "nobody's"), 503, ErrorCodeUnavailable, "Authorization")
+}
