@@ -21,19 +21,33 @@ type PebbleOptions struct {
 	FS            vfs.FS // default: the disk
 	Cache         *Cache // default: 8 MiB of its own
 	MemTableBytes uint64 // default 64 MiB; two of them at most
+	BulkBytes     int    // size of a commit that goes around the memtables; default 8 MiB
 	Logger        *slog.Logger
 }
 
+const defaultBulkBytes = 8 << 20
+
 // Pebble is a Store on disk. Its directory belongs to one process at a time.
-type Pebble struct{ db *pebble.DB }
+type Pebble struct {
+	db   *pebble.DB
+	bulk bulk
+}
 
 // OpenPebble opens or makes the store in dir.
 func OpenPebble(dir string, o PebbleOptions) (*Pebble, error) {
-	db, err := pebble.Open(dir, o.build())
+	if o.BulkBytes == 0 {
+		o.BulkBytes = defaultBulkBytes
+	}
+	opts := o.build()
+	db, err := pebble.Open(dir, opts)
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", dir, err)
 	}
-	return &Pebble{db}, nil
+	p := &Pebble{db: db}
+	if p.bulk, err = newBulk(db, dir, o.BulkBytes, opts); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return p, nil
 }
 
 func (o PebbleOptions) build() *pebble.Options {
@@ -90,6 +104,18 @@ func (p *Pebble) Scan(prefix []byte, f func(key, value []byte) error) error {
 
 // Commit implements Store. It does not sync: see the package comment.
 func (p *Pebble) Commit(w *Write) error {
+	err := p.commit(w)
+	if err != nil {
+		return fmt.Errorf("committing to store: %w", err)
+	}
+	return nil
+}
+
+func (p *Pebble) commit(w *Write) error {
+	if w.Size() >= p.bulk.from {
+		return p.bulk.commit(w)
+	}
+	p.bulk.unflushed = true
 	batch := p.db.NewBatchWithSize(w.Size() + 16*len(w.ops))
 	err := w.Each(func(key, value []byte) error {
 		if value == nil {
@@ -103,10 +129,7 @@ func (p *Pebble) Commit(w *Write) error {
 	if err == nil {
 		err = batch.Commit(pebble.NoSync)
 	}
-	if err = errors.Join(err, batch.Close()); err != nil {
-		return fmt.Errorf("committing to store: %w", err)
-	}
-	return nil
+	return errors.Join(err, batch.Close())
 }
 
 // ScanRange calls f for every pair with from ≤ key < to, in key order. The slices are lent for the call.

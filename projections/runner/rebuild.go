@@ -79,10 +79,13 @@ func (b *Rebuild) config(store *Pebble) Config {
 	return cfg
 }
 
-// foldOnly is a projection that tells nobody.
+// foldOnly is a projection that tells nobody, and so keeps nothing.
 type foldOnly struct{ Projection }
 
 func (foldOnly) Committed([]Accepted) {}
+
+// Written implements Lender.
+func (foldOnly) Written(*Write) {}
 
 // catchUp folds until the rest is short.
 func (b *Rebuild) catchUp(ctx context.Context, builder *Runner, report *Report) error {
@@ -191,6 +194,6 @@ func (r *Runner) exchange(store Store, journals []*journal) (old Store) {
 	r.journals = journals
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old, r.store = r.store, store
+	old, r.live = r.live, store
 	return old
 }

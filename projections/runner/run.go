@@ -7,17 +7,22 @@ import (
 	"time"
 )
 
-// RunOnce waits for records, folds one batch and returns how many records it had.
+// RunOnce waits for records, folds what makes one commit and returns how many records it had.
 func (r *Runner) RunOnce(ctx context.Context) (records int64, err error) {
 	defer r.enter()()
 	if err := r.start(ctx); err != nil {
 		return 0, err
 	}
-	b, err := r.read(ctx, nil)
-	if err != nil {
-		return 0, err
+	for {
+		b, err := r.read(ctx, nil)
+		if err != nil {
+			return records, err
+		}
+		records += b.records
+		if err := r.apply(b); err != nil || b.ends {
+			return records, err
+		}
 	}
-	return b.records, r.apply(b)
 }
 
 // RunToEnd folds up to the end that the log has now.
@@ -80,8 +85,8 @@ func (r *Runner) enter() (leave func()) {
 	return func() { r.running.Store(false) }
 }
 
-// pump reads and checks the next batch while one is folded and committed. Every batch that was checked is folded before it
-// returns, for the checkers do not go back.
+// pump reads and checks the next batch while one is folded and committed. Every batch that was checked is folded and committed
+// before it returns, for the checkers do not go back.
 func (r *Runner) pump(ctx context.Context, limit []int64, progress func(int64)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,12 +96,12 @@ func (r *Runner) pump(ctx context.Context, limit []int64, progress func(int64)) 
 		defer close(batches)
 		for {
 			b, err := r.read(ctx, limit)
-			if err != nil || b.records == 0 && r.reached(limit) {
+			if err != nil || b.records == 0 && !b.ends {
 				readErr = err
 				return
 			}
 			batches <- b
-			if b.broken() {
+			if b.err != nil {
 				return
 			}
 		}
@@ -120,14 +125,4 @@ func (r *Runner) pump(ctx context.Context, limit []int64, progress func(int64)) 
 		return applyErr
 	}
 	return readErr
-}
-
-// broken reports whether something that stops the runner comes after the batch.
-func (b *batch) broken() bool {
-	for _, p := range b.parts {
-		if p.err != nil {
-			return true
-		}
-	}
-	return false
 }

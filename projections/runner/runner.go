@@ -26,6 +26,14 @@ type Projection interface {
 	Committed(accepted []Accepted)
 }
 
+// Lender is a Projection that keeps nothing of an envelope: Apply gets it lent for the call. It is spared the memory of each
+// envelope, and far behind the log many batches become one commit.
+type Lender interface {
+	Projection
+	// Written is called in place of Committed, with all that was committed.
+	Written(w *Write)
+}
+
 // Accepted is an envelope that counts, with where its record lies.
 type Accepted struct {
 	*events.Envelope
@@ -55,6 +63,7 @@ const (
 // else at any time.
 type Runner struct {
 	cfg     Config
+	lender  Lender // the projection, if it is one
 	stopped chan struct{}
 	heads   heads
 	applied atomic.Uint64
@@ -65,13 +74,16 @@ type Runner struct {
 	checkers []*events.Checker
 	tail     Tail
 	left     []eventlog.Batch // polled, not yet decoded
+	span     span             // what was read since the last batch that ends a commit
 
-	commit   sync.Mutex // held from fold to wake-up, and by Pause; guards what follows
+	commit   sync.Mutex // held from the first fold of a commit to wake-up, and by Pause; guards what follows
 	write    *Write
 	journals []*journal
+	decoder  events.Decoder
+	pending  pending
 
 	mu          sync.Mutex // guards what follows
-	store       Store
+	live        Store
 	partitions  int // 0: not known yet
 	positions   []int64
 	lastApplied time.Time
@@ -84,7 +96,8 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.MaxRecords == 0 {
 		cfg.MaxRecords = defaultMaxRecords
 	}
-	r := &Runner{cfg: cfg, store: cfg.Store, write: newWrite(), stopped: make(chan struct{})}
+	r := &Runner{cfg: cfg, live: cfg.Store, write: newWrite(), stopped: make(chan struct{})}
+	r.lender, _ = cfg.Projection.(Lender)
 	r.heads.init()
 	s, err := load(cfg.Store)
 	if err != nil {

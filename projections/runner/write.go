@@ -2,17 +2,19 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
-	"unsafe"
 )
 
-// Write collects what one batch of envelopes changes. Reads through it see its own changes. It is used by one goroutine
-// and only within Apply.
+// Write collects what one commit changes. Reads through it see its own changes. It is used by one goroutine and only within
+// Apply.
 type Write struct {
 	store Store
 	ops   []op
-	index map[string]int // key → its place in ops
+	index index     // of ops by key
+	order []sortKey // of ops by key, once sealed
 	arena arena
 	bytes int
 }
@@ -20,6 +22,14 @@ type Write struct {
 type op struct {
 	key   []byte
 	value []byte // nil: the key is deleted
+	hash  uint32 // of key
+}
+
+// sortKey is where an op is, with the beginning of its key: most keys differ there, and the rest need not be fetched to
+// compare them.
+type sortKey struct {
+	prefix uint64
+	op     uint32
 }
 
 // Message is what a generated protobuf type offers.
@@ -28,17 +38,24 @@ type Message interface {
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-func newWrite() *Write { return &Write{index: map[string]int{}} }
+func newWrite() *Write { return &Write{} }
 
 func (w *Write) reset(s Store) {
-	w.store, w.ops, w.bytes = s, w.ops[:0], 0
-	clear(w.index)
+	if cap(w.ops) > keptOps {
+		w.ops, w.order = nil, nil
+	}
+	clear(w.ops) // a kept op shall not keep its block
+	w.store, w.ops, w.order, w.bytes = s, w.ops[:0], w.order[:0], 0
+	w.index.reset()
 	w.arena.reset()
 }
 
-// Get returns the value under key, nil when there is none. It is lent until the batch ends and must not be changed.
+// keptOps is how many changes a Write keeps room for. A commit from far behind the log has many more, and is not the rule.
+const keptOps = 1 << 15
+
+// Get returns the value under key, nil when there is none. It is lent until the commit and must not be changed.
 func (w *Write) Get(key []byte) ([]byte, error) {
-	if i, ok := w.index[string(key)]; ok {
+	if i, ok := w.index.find(w.ops, key, hashOf(key)); ok {
 		return w.ops[i].value, nil
 	}
 	value, found, err := w.store.Get(w.arena.rest(), key)
@@ -66,105 +83,58 @@ func (w *Write) Delete(key []byte) { w.put(key, nil) }
 
 func (w *Write) put(key, value []byte) {
 	w.bytes += len(key) + len(value)
-	if i, ok := w.index[string(key)]; ok {
+	hash := hashOf(key)
+	if i, ok := w.index.find(w.ops, key, hash); ok {
 		w.ops[i].value = value
 		return
 	}
-	key = w.arena.copy(key)
-	// The string shares the arena's bytes, which do not change before the index is cleared.
-	w.index[unsafe.String(unsafe.SliceData(key), len(key))] = len(w.ops)
-	w.ops = append(w.ops, op{key, value})
+	w.ops = append(w.ops, op{w.arena.copy(key), value, hash})
+	w.index.add(w.ops)
 }
 
-// append adds an operation that is not read back within the batch.
+// append adds an operation that is not read back within the commit.
 func (w *Write) append(key, value []byte) {
 	w.bytes += len(key) + len(value)
-	w.ops = append(w.ops, op{key, value})
+	w.ops = append(w.ops, op{key: key, value: value})
 }
 
 // seal ends the collecting and puts the changes in key order, which is how a store takes them fastest: in Pebble, half the
 // time of a commit is finding places in a sorted list.
 func (w *Write) seal() {
-	clear(w.index)
-	slices.SortFunc(w.ops, func(a, b op) int { return bytes.Compare(a.key, b.key) })
+	w.order = slices.Grow(w.order[:0], len(w.ops))
+	for i := range w.ops {
+		w.order = append(w.order, sortKey{prefixOf(w.ops[i].key), uint32(i)})
+	}
+	slices.SortFunc(w.order, func(a, b sortKey) int {
+		if a.prefix != b.prefix {
+			return cmp.Compare(a.prefix, b.prefix)
+		}
+		return bytes.Compare(w.ops[a.op].key, w.ops[b.op].key)
+	})
+}
+
+// prefixOf reads the first eight bytes of a key as a number; missing ones count as zero.
+func prefixOf(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var first [8]byte
+	copy(first[:], key)
+	return binary.BigEndian.Uint64(first[:])
 }
 
 // Each calls f for every change in key order, one per key; a nil value means deleted. Slices are lent for the call.
 func (w *Write) Each(f func(key, value []byte) error) error {
-	for _, o := range w.ops {
-		if err := f(o.key, o.value); err != nil {
+	for _, at := range w.order {
+		if err := f(w.ops[at.op].key, w.ops[at.op].value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// Len returns how many changes there are.
+func (w *Write) Len() int { return len(w.ops) }
+
 // Size returns roughly how many bytes of keys and values the changes have.
 func (w *Write) Size() int { return w.bytes }
-
-// arena is memory for the keys and values of one batch, given back as a whole.
-type arena struct {
-	full [][]byte // blocks used up in this batch
-	free [][]byte
-	now  []byte
-}
-
-const (
-	arenaBlock = 256 << 10
-	arenaKept  = 64 // blocks kept between batches
-)
-
-func (a *arena) reset() {
-	a.full = append(a.full, a.now)
-	for _, block := range a.full {
-		if cap(block) == arenaBlock && len(a.free) < arenaKept {
-			a.free = append(a.free, block[:0])
-		}
-	}
-	clear(a.full)
-	a.full, a.now = a.full[:0], nil
-}
-
-// take returns n bytes of any content; never nil.
-func (a *arena) take(n int) []byte {
-	if n > cap(a.now)-len(a.now) || a.now == nil {
-		a.grow(n)
-	}
-	from := len(a.now)
-	a.now = a.now[:from+n]
-	return a.now[from : from+n : from+n]
-}
-
-func (a *arena) grow(n int) {
-	if a.now != nil {
-		a.full = append(a.full, a.now)
-	}
-	switch last := len(a.free) - 1; {
-	case n > arenaBlock:
-		a.now = make([]byte, 0, n)
-	case last >= 0:
-		a.now, a.free = a.free[last], a.free[:last]
-	default:
-		a.now = make([]byte, 0, arenaBlock)
-	}
-}
-
-func (a *arena) copy(b []byte) []byte {
-	out := a.take(len(b))
-	copy(out, b)
-	return out
-}
-
-// rest is an empty slice over the free end of the current block, for append.
-func (a *arena) rest() []byte { return a.now[len(a.now):] }
-
-// keep makes what was appended to rest part of the arena, if it still fit.
-func (a *arena) keep(b []byte) []byte {
-	if a.now != nil && len(b) > 0 && len(b) <= cap(a.now)-len(a.now) && &b[0] == &a.now[:cap(a.now)][len(a.now)] {
-		return a.take(len(b))
-	}
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}

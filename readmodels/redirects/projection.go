@@ -36,7 +36,6 @@ type projection struct {
 	cache  *cache
 	key    []byte      // reused by Apply
 	record pb.Redirect // reused by Apply
-	route  []byte      // reused by Committed
 }
 
 // Name implements runner.Projection.
@@ -83,23 +82,31 @@ func (p *projection) load(w *runner.Write, event *pb.Event) error {
 	return nil
 }
 
-// Committed implements runner.Projection.
-func (p *projection) Committed(accepted []runner.Accepted) {
-	for _, a := range accepted {
-		for _, event := range a.GetEvents() {
-			if ref := events.LinkOf(event); ref != nil {
-				p.drop(ref)
-			}
-		}
+// Committed implements runner.Projection; of a Lender it is not called.
+func (*projection) Committed([]runner.Accepted) {}
+
+// Written implements runner.Lender: what changed is no longer served from memory.
+func (p *projection) Written(w *runner.Write) {
+	if w.Len() > clearAbove {
+		p.cache.clear()
+		return
 	}
+	_ = w.Each(func(key, _ []byte) error { // never fails
+		if len(key) > keyHead && key[0] == prefix {
+			p.drop(key[keyHead:])
+		}
+		return nil
+	})
 }
 
-func (p *projection) drop(ref *pb.LinkRef) {
-	p.route = appendRoute(p.route[:0], ref)
-	shard := p.cache.shard(xxhash.Sum64(p.route))
+// clearAbove is how many changes at once empty the whole map: it is filled again within a second, looking for each takes longer.
+const clearAbove = 100_000
+
+func (p *projection) drop(route []byte) {
+	shard := p.cache.shard(xxhash.Sum64(route))
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	shard.drop(p.route)
+	shard.drop(route)
 }
 
 func appendRoute(dst []byte, ref *pb.LinkRef) []byte {

@@ -225,7 +225,7 @@ func (t *tail) take(most int) (out []eventlog.Batch, grown chan struct{}, err er
 			return nil, nil, &eventlog.OutOfRangeError{Topic: t.log.Topic, Partition: p, Want: t.next[p], Start: t.log.starts[p]}
 		}
 		if n := min(each, len(all)-from, most); n > 0 {
-			out = append(out, eventlog.Batch{Topic: t.log.Topic, Partition: p, Records: all[from : from+n : from+n]})
+			out = append(out, eventlog.Batch{Topic: t.log.Topic, Partition: p, Records: all[from : from+n : from+n], Behind: int64(len(all) - from - n)})
 			t.next[p] += int64(n)
 			most -= n
 		}
