@@ -75,7 +75,7 @@ func (a *api) readable(c *gin.Context, domain, code string, position *string) (*
 	if err := a.awaitPosition(c.Request.Context(), position, a.LinksAt); err != nil {
 		return nil, err
 	}
-	namespace, code, err := addressed(a.Control.Current(), domain, code)
+	namespace, code, err := a.addressed(a.Control.Current(), domain, code)
 	if refusal, missing := errors.AsType[*commands.Refusal](err); missing {
 		return nil, a.missing(refusal)
 	}
@@ -98,7 +98,9 @@ func sees(caller *pb.ApiKey, link *pb.Link) bool {
 }
 
 // addressed decodes the link that a path names. A domain or code that cannot be is a link that is not there.
-func addressed(control *commands.Control, rawDomain, rawCode string) (namespace, code string, err error) {
+//
+// Links and domains come by different logs: a link that can be read is there, though its domain was not heard of yet.
+func (a *api) addressed(control *commands.Control, rawDomain, rawCode string) (namespace, code string, err error) {
 	domain, errDomain := url.PathUnescape(rawDomain)
 	typed, errCode := url.PathUnescape(rawCode)
 	if errDomain != nil || errCode != nil {
@@ -110,11 +112,13 @@ func addressed(control *commands.Control, rawDomain, rawCode string) (namespace,
 	if code, err = events.NormalizeCode(typed); err != nil {
 		return "", "", notFound("there is no such link: " + err.Error())
 	}
-	known := control.Resolve(namespace)
-	if known == nil {
+	if known := control.Resolve(namespace); known != nil {
+		return known.GetNamespace(), code, nil
+	}
+	if _, err := a.Links.Get(namespace, code); errors.Is(err, links.ErrNotFound) {
 		return "", "", noSuchLink(namespace, code)
 	}
-	return known.GetNamespace(), code, nil
+	return namespace, code, nil
 }
 
 func noSuchLink(namespace, code string) *commands.Refusal {

@@ -47,6 +47,7 @@ func TestAPI(t *testing.T) {
 		{"page", testAPIPage},
 		{"stats", testAPIStats},
 		{"incomplete", testAPIIncomplete},
+		{"knows a link before its domain", testAPIKnowsLinkBeforeDomain},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, r) })
 	}

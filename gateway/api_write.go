@@ -183,7 +183,7 @@ func (a *api) change(c *gin.Context, domain, code string, key, ifMatch, position
 		a.fail(c, err)
 		return
 	}
-	namespace, code, err := addressed(d.control, domain, code)
+	namespace, code, err := a.addressed(d.control, domain, code)
 	if err != nil {
 		a.fail(c, err)
 		return

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -55,4 +57,34 @@ func testAPIIncomplete(t *testing.T, r *apiRig) {
 	unknown.Domain = "unknown.example"
 	wantProblem(t, apiCall(t, server.URL, "GET", apiPath(unknown, ""), nil), 503, ErrorCodeUnavailable, "")
 	wantProblem(t, apiCall(t, server.URL, "GET", apiPath(link, ""), nil, "Key", "nobody's"), 503, ErrorCodeUnavailable, "Authorization")
+}
+
+// lagging is a control read model that has not heard of any domain yet.
+type lagging struct{ ControlReader }
+
+func (l lagging) Current() *commands.Control {
+	state := l.ControlReader.Current()
+	hash := sha256.Sum256([]byte(apiTestAlice))
+	return commands.EvolveControl(nil, &pb.Envelope{Seq: state.Seq - 1, Events: []*pb.Event{{Kind: &pb.Event_KeyAdded{KeyAdded: &pb.KeyAdded{Key: state.Key(hash)}}}}})
+}
+
+// A link is there once it can be read, whether or not its domain was heard of.
+func testAPIKnowsLinkBeforeDomain(t *testing.T, r *apiRig) {
+	link := r.create(t, map[string]any{"target": "https://example.com/early"})
+	deps := r.deps
+	deps.Metrics, deps.Control = prometheus.NewRegistry(), lagging{r.deps.Control}
+	api, err := NewAPI(deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	defer server.Close()
+	if a := apiCall(t, server.URL, "GET", apiPath(link, ""), nil); a.status != http.StatusOK {
+		t.Errorf("read: %v", a)
+	}
+	if a := apiCall(t, server.URL, "PATCH", apiPath(link, ""), `{"title":"early"}`); a.status != http.StatusOK {
+		t.Errorf("changed: %v", a)
+	}
+	link.Code = "unknown"
+	wantProblem(t, apiCall(t, server.URL, "GET", apiPath(link, ""), nil), 404, ErrorCodeNotFound, "")
 }
