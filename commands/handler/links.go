@@ -110,7 +110,17 @@ func (o *linkOverlay) stamp(ctx context.Context, r eventlog.Record, bucket uint3
 		}
 	}
 	e.Stamp = c.Stamp
-	return e, func() commands.Decision { return commands.Decide(state, c) }, nil
+	return e, func() commands.Decision { return decide(state, c, head) }, nil
+}
+
+// decide leaves the bucket's time where it is when the clocks are too far apart and the answer is another than that: a
+// repeat is answered all the same, and its stamp must not carry a time that may be wrong.
+func decide(state commands.State, c commands.LinkCommand, head events.Head) commands.Decision {
+	d := commands.Decide(state, c)
+	if c.Stamp.GetFailed() == commands.CodeCommandExpired && d.Outcome.GetError() != commands.CodeCommandExpired {
+		c.Stamp.TimeUs = head.TimeUS
+	}
+	return d
 }
 
 // unreadable is the refusal of a record that is no command of this partition, nil if it is one.

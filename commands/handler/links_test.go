@@ -149,6 +149,25 @@ func TestStampedTime(t *testing.T) {
 	}
 }
 
+// A repeat is answered although the clocks are too far apart, and does not push its bucket's time.
+func TestStampedTimeOfRepeatsThatExpired(t *testing.T) {
+	b := newBench(t).drawing()
+	first := create("ann", "k", "abc")
+	first.TimeUs = b.clock.UnixMicro()
+	if o := b.do(first); o.GetError() != "" {
+		t.Fatal(o)
+	}
+	last := b.clock.Add(time.Minute)
+	for _, ahead := range []time.Duration{25 * time.Hour, -2 * time.Hour} {
+		again := create("ann", "k", "abc")
+		again.TimeUs = b.clock.Add(-ahead).UnixMicro()
+		e := b.decideCommand(again, events.Head{TimeUS: last.UnixMicro()})
+		if s := e.GetStamp(); s.GetTimeUs() != last.UnixMicro() || s.GetFailed() != "command_expired" || !e.GetOutcome().GetReplayed() {
+			t.Errorf("%v: %v, %v", ahead, s, e.GetOutcome())
+		}
+	}
+}
+
 // What is no command names no time to compare clocks by; a writer whose clock is wrong must not push its bucket's.
 func TestStampedTimeOfWhatIsNoCommand(t *testing.T) {
 	b := newBench(t)
