@@ -28,11 +28,14 @@ type Broker struct {
 
 	mu     sync.Mutex
 	topics map[[16]byte]string
+
+	closed  chan struct{}
+	carried sync.WaitGroup // goroutines of connections
 }
 
 // Start starts a broker whose data lies in a directory below root.
 func Start(root string) (*Broker, error) {
-	b := &Broker{root: root, topics: map[[16]byte]string{}}
+	b := &Broker{root: root, topics: map[[16]byte]string{}, closed: make(chan struct{})}
 	if err := os.MkdirAll(b.dir(), 0o755); err != nil {
 		return nil, fmt.Errorf("making the virtual broker's directory: %w", err)
 	}
@@ -104,8 +107,18 @@ func (b *Broker) Start() error {
 	return b.start()
 }
 
-// Close ends the broker for good and removes its data.
+// Rebalancing reports whether a consumer group waits for its members to join. The broker begins to wait anew whenever one
+// does, for as long as a member may take: two members that give up and join again by turns keep a dead third one in for ever,
+// until a restart.
+func (b *Broker) Rebalancing(group string) bool {
+	info := b.cluster.GroupInfo(group)
+	return info != nil && info.State == "PreparingRebalance"
+}
+
+// Close ends the broker and its network for good and removes its data. All clients must be closed.
 func (b *Broker) Close() error {
 	b.cluster.Close()
+	close(b.closed)
+	b.carried.Wait()
 	return os.RemoveAll(b.root)
 }

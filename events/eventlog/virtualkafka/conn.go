@@ -118,6 +118,9 @@ func (c *conn) travel(kind Kind, topic string, hop time.Duration) {
 		case <-timer.C:
 		case <-healed:
 			timer.Stop()
+		case <-c.node.broker.closed:
+			timer.Stop()
+			return
 		case <-cut:
 			timer.Stop()
 			if !c.arrive {

@@ -94,8 +94,8 @@ func (n *Node) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	n.mu.Lock()
 	n.conns[c] = struct{}{}
 	n.mu.Unlock()
-	go c.requests()
-	go c.replies()
+	n.broker.carried.Go(c.requests)
+	n.broker.carried.Go(c.replies)
 	return near, nil
 }
 
