@@ -22,6 +22,7 @@ func (r *Runner) apply(b *batch) error {
 		r.commit.Lock()
 		r.pending = pending{open: true}
 		r.write.reset(r.current())
+		r.collected.Store(0)
 	}
 	if err := r.fold(b); err != nil {
 		return r.abandon(err)
@@ -61,6 +62,7 @@ func (r *Runner) fold(b *batch) error {
 		r.pending.voids += p.voids
 		r.pending.lastStamp = max(r.pending.lastStamp, p.lastStamp)
 	}
+	r.collected.Store(int64(r.write.Size()))
 	return nil
 }
 

@@ -50,13 +50,12 @@ type moved struct {
 // span is what was read since the last batch that ends a commit.
 type span struct {
 	began time.Time
-	bytes int64
 	dirty map[int32]bool // partitions
 }
 
 const (
-	// spanBytes bounds what is read for one commit, and so its memory: less than this goes into the store.
-	spanBytes = 128 << 20
+	// spanBytes is how large the changes of one commit grow; it takes twice the memory.
+	spanBytes = 64 << 20
 	// spanBehind is how far behind the log, in batches, a commit waits for the next batch.
 	spanBehind = 4
 	// spanIdle is how long it waits, and spanTime how long in all.
@@ -249,7 +248,7 @@ func (r *Runner) close(b *batch, limit []int64) {
 		behind += p.behind
 		r.span.add(p)
 	}
-	far := behind > int64(spanBehind*r.cfg.MaxRecords) && r.span.bytes < spanBytes && time.Since(r.span.began) < spanTime
+	far := behind > int64(spanBehind*r.cfg.MaxRecords) && r.collected.Load() < spanBytes && time.Since(r.span.began) < spanTime
 	if r.lender == nil || !far || b.err != nil || r.reached(limit) {
 		r.end(b)
 	}
@@ -260,9 +259,6 @@ func (s *span) add(p *part) {
 		s.began, s.dirty = time.Now(), map[int32]bool{}
 	}
 	s.dirty[p.partition] = true
-	for i := range p.records {
-		s.bytes += int64(len(p.records[i].Value))
-	}
 	p.records = nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/hoplog/hoplog/events/disk"
 )
 
 // Cache is block cache that several stores share.
@@ -23,6 +25,7 @@ type PebbleOptions struct {
 	MemTableBytes uint64 // default 64 MiB; two of them at most
 	BulkBytes     int    // size of a commit that goes around the memtables; default 8 MiB
 	Logger        *slog.Logger
+	Damaged       func(*disk.Damage) // hears of damage that is found while the store is open
 }
 
 const defaultBulkBytes = 8 << 20
@@ -33,13 +36,13 @@ type Pebble struct {
 	bulk bulk
 }
 
-// OpenPebble opens or makes the store in dir.
+// OpenPebble opens or makes the store in dir. One that is damaged is set aside and begun anew.
 func OpenPebble(dir string, o PebbleOptions) (*Pebble, error) {
 	if o.BulkBytes == 0 {
 		o.BulkBytes = defaultBulkBytes
 	}
 	opts := o.build()
-	db, err := pebble.Open(dir, opts)
+	db, err := disk.Open(dir, opts, disk.Reports{Logger: o.Logger, Damaged: o.Damaged})
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", dir, err)
 	}

@@ -68,6 +68,8 @@ type Runner struct {
 	heads   heads
 	applied atomic.Uint64
 	voids   atomic.Uint64
+	// collected is about how many bytes of changes the commit under way has: the reader ends it when they are many.
+	collected atomic.Int64
 
 	// Of the goroutine that reads.
 	running  atomic.Bool

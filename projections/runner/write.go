@@ -25,11 +25,10 @@ type op struct {
 	hash  uint32 // of key
 }
 
-// sortKey is where an op is, with the beginning of its key: most keys differ there, and the rest need not be fetched to
-// compare them.
+// sortKey is where an op is, with a piece of its key.
 type sortKey struct {
-	prefix uint64
-	op     uint32
+	word uint64
+	op   uint32
 }
 
 // Message is what a generated protobuf type offers.
@@ -103,24 +102,66 @@ func (w *Write) append(key, value []byte) {
 func (w *Write) seal() {
 	w.order = slices.Grow(w.order[:0], len(w.ops))
 	for i := range w.ops {
-		w.order = append(w.order, sortKey{prefixOf(w.ops[i].key), uint32(i)})
+		w.order = append(w.order, sortKey{op: uint32(i)})
 	}
-	slices.SortFunc(w.order, func(a, b sortKey) int {
-		if a.prefix != b.prefix {
-			return cmp.Compare(a.prefix, b.prefix)
-		}
-		return bytes.Compare(w.ops[a.op].key, w.ops[b.op].key)
-	})
+	w.sort(w.order, 0)
 }
 
-// prefixOf reads the first eight bytes of a key as a number; missing ones count as zero.
-func prefixOf(key []byte) uint64 {
+// sort puts changes in key order whose keys have their first bytes, so many, in common. Eight bytes at a time are compared as
+// numbers, each read once: fetching whole keys again and again would take three times as long.
+func (w *Write) sort(order []sortKey, common int) {
+	for i := range order {
+		order[i].word = wordOf(w.ops[order[i].op].key, common)
+	}
+	slices.SortFunc(order, func(a, b sortKey) int { return cmp.Compare(a.word, b.word) })
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && order[n].word == order[0].word {
+			n++
+		}
+		if n > 1 {
+			w.sortAlike(order[:n], common)
+		}
+		order = order[n:]
+	}
+}
+
+// sortAlike sorts changes whose keys have the first bytes in common, and the same word after them.
+func (w *Write) sortAlike(order []sortKey, common int) {
+	first := w.ops[order[0].op].key
+	alike := len(first)
+	for _, at := range order[1:] {
+		alike = min(alike, commonPrefix(first[:alike], w.ops[at.op].key))
+	}
+	if len(order) <= fewKeys || alike <= common {
+		slices.SortFunc(order, func(a, b sortKey) int { return bytes.Compare(w.ops[a.op].key, w.ops[b.op].key) })
+		return
+	}
+	w.sort(order, alike)
+}
+
+// fewKeys are sorted as they are.
+const fewKeys = 4
+
+func commonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// wordOf reads the eight bytes of a key after its first ones as a number; missing ones count as zero.
+func wordOf(key []byte, after int) uint64 {
+	key = key[min(after, len(key)):]
 	if len(key) >= 8 {
 		return binary.BigEndian.Uint64(key)
 	}
-	var first [8]byte
-	copy(first[:], key)
-	return binary.BigEndian.Uint64(first[:])
+	var word [8]byte
+	copy(word[:], key)
+	return binary.BigEndian.Uint64(word[:])
 }
 
 // Each calls f for every change in key order, one per key; a nil value means deleted. Slices are lent for the call.

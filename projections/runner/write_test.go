@@ -3,6 +3,7 @@ package runner
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -143,3 +144,41 @@ type named string
 func (n named) Name() string               { return string(n) }
 func (named) Apply(*Write, Accepted) error { return nil }
 func (named) Committed([]Accepted)         {}
+
+// TestSealSorts holds the order against that of whole keys: keys of all lengths, long common beginnings, zeros at the end.
+func TestSealSorts(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 200 {
+		w := newWrite()
+		w.reset(NewMemory())
+		for range random.IntN(400) {
+			key := append([]byte(nil), "r12s.example"[:random.IntN(13)]...)
+			for range random.IntN(20) {
+				key = append(key, byte(random.IntN(3)))
+			}
+			w.Set(key, key)
+		}
+		w.seal()
+		var last []byte
+		n := 0
+		for key := range keysOf(w) {
+			if n++; last != nil && bytes.Compare(last, key) >= 0 {
+				t.Fatalf("%x comes before %x", last, key)
+			}
+			last = key
+		}
+		if n != w.Len() {
+			t.Fatalf("%d keys, want %d", n, w.Len())
+		}
+	}
+}
+
+func keysOf(w *Write) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, at := range w.order {
+			if !yield(w.ops[at.op].key) {
+				return
+			}
+		}
+	}
+}
