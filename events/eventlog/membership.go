@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -102,20 +103,31 @@ func (l *Log) sessionTimeout(ctx context.Context) (time.Duration, error) {
 	if len(meta.Brokers) == 0 {
 		return 0, errors.New("no broker answers")
 	}
-	least := kafkaMinSession // if we are not allowed to ask
-	if described, err := l.admin.DescribeBrokerConfigs(ctx, meta.Brokers[0].NodeID); err == nil && len(described) > 0 {
-		for _, c := range described[0].Configs {
-			if ms, err := strconv.Atoi(c.MaybeValue()); c.Key == minSessionConfig && err == nil {
-				least = time.Duration(ms) * time.Millisecond
-			}
-		}
-	}
+	least := l.leastSession(ctx, meta.Brokers)
 	if l.cfg.SessionTimeout >= least {
 		return l.cfg.SessionTimeout, nil
 	}
 	l.logger.Warn("broker demands a longer session: partitions of a killed process are taken over later",
 		"setting", minSessionConfig, "wanted", l.cfg.SessionTimeout, "demanded", least)
 	return least, nil
+}
+
+// leastSession asks the brokers, until one answers, how short a session may be. One of them may be away.
+func (l *Log) leastSession(ctx context.Context, brokers kadm.BrokerDetails) time.Duration {
+	for _, broker := range brokers {
+		one, cancel := context.WithTimeout(ctx, 2*time.Second)
+		described, err := l.admin.DescribeBrokerConfigs(one, broker.NodeID)
+		cancel()
+		if err != nil || len(described) == 0 {
+			continue
+		}
+		for _, c := range described[0].Configs {
+			if ms, err := strconv.Atoi(c.MaybeValue()); c.Key == minSessionConfig && err == nil {
+				return time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return kafkaMinSession // if we are not allowed to ask
 }
 
 // LastError is the latest loss of the group session, nil if there was none.

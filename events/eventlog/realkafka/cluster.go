@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Cluster is a number of brokers, each a controller too, that keep their internal topics on as many replicas as there are
@@ -18,7 +18,6 @@ type Cluster struct {
 	t      testing.TB
 	Nodes  []*Broker
 	client *kgo.Client
-	admin  *kadm.Client
 }
 
 // StartCluster starts a cluster of n brokers (3: RF 3, min ISR 2) and waits until they know each other. The test is skipped
@@ -46,7 +45,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	}
 	c.connect()
 	c.await("all brokers know each other", time.Minute, func(ctx context.Context) error {
-		meta, err := c.admin.BrokerMetadata(ctx)
+		meta, err := c.metadata(ctx)
 		if err == nil && len(meta.Brokers) < n {
 			err = fmt.Errorf("%d of %d brokers", len(meta.Brokers), n)
 		}
@@ -77,13 +76,18 @@ func clusterSettings(n int) []string {
 
 func (c *Cluster) connect() {
 	c.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(c.Addrs(), ",")...), kgo.DialTimeout(time.Second),
+	var err error
+	c.client, err = kgo.NewClient(kgo.SeedBrokers(strings.Split(c.Addrs(), ",")...), kgo.DialTimeout(time.Second),
 		kgo.RequestTimeoutOverhead(2*time.Second), kgo.RetryTimeout(3*time.Second), kgo.MetadataMinAge(50*time.Millisecond))
 	if err != nil {
 		c.t.Fatalf("connecting to the cluster: %v", err)
 	}
-	c.client, c.admin = client, kadm.NewClient(client)
-	c.t.Cleanup(client.Close)
+	c.t.Cleanup(c.client.Close)
+}
+
+// metadata asks a broker for all that it knows. The client's own answer may be an old one.
+func (c *Cluster) metadata(ctx context.Context) (*kmsg.MetadataResponse, error) {
+	return kmsg.NewPtrMetadataRequest().RequestWith(ctx, c.client)
 }
 
 // Addrs are the plain listeners of all brokers, host:port, comma separated.
@@ -100,14 +104,18 @@ func (c *Cluster) Leader(topic string, partition int32) *Broker {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	topics, err := c.admin.ListTopics(ctx, topic)
+	all, err := c.metadata(ctx)
 	if err != nil {
 		c.t.Logf("asking for the leader of %s/%d: %v", topic, partition, err)
 		return nil
 	}
-	for _, b := range c.Nodes {
-		if d, ok := topics[topic].Partitions[partition]; ok && int(d.Leader) == b.node {
-			return b
+	for _, found := range all.Topics {
+		for _, p := range found.Partitions {
+			for _, b := range c.Nodes {
+				if *found.Topic == topic && p.Partition == partition && int(p.Leader) == b.node {
+					return b
+				}
+			}
 		}
 	}
 	return nil
@@ -117,14 +125,14 @@ func (c *Cluster) Leader(topic string, partition int32) *Broker {
 func (c *Cluster) AwaitInSync() {
 	c.t.Helper()
 	c.await("all replicas are in sync", time.Minute, func(ctx context.Context) error {
-		all, err := c.admin.Metadata(ctx) // the internal ones too
+		all, err := c.metadata(ctx) // internal topics too
 		if err != nil {
 			return err
 		}
 		for _, topic := range all.Topics {
 			for _, p := range topic.Partitions {
 				if len(p.ISR) < len(p.Replicas) {
-					return fmt.Errorf("%s/%d has %v of %v in sync", p.Topic, p.Partition, p.ISR, p.Replicas)
+					return fmt.Errorf("%s/%d has %v of %v in sync", *topic.Topic, p.Partition, p.ISR, p.Replicas)
 				}
 			}
 		}

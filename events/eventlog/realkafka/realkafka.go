@@ -76,6 +76,11 @@ func newBroker(t testing.TB, node int) *Broker {
 	t.Helper()
 	b := &Broker{t: t, node: node, java: findJava(t), libs: findLibs(t), dir: t.TempDir()}
 	b.ports.plain, b.ports.controller, b.ports.secure = freePort(t), freePort(t), freePort(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last lines of %s:\n%s", b, b.logTail())
+		}
+	})
 	t.Cleanup(b.Kill)
 	return b
 }
@@ -203,7 +208,7 @@ func (b *Broker) logTail() string {
 	if err != nil {
 		return err.Error()
 	}
-	return string(raw[max(0, len(raw)-4000):])
+	return string(raw[max(0, len(raw)-8000):])
 }
 
 func findJava(t testing.TB) string {

@@ -1,0 +1,85 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/events/eventlog/realkafka"
+)
+
+// TestCluster is what a cluster adds: processes that make the topics at once, brokers that know different things, and one
+// that is killed.
+func TestCluster(t *testing.T) {
+	c := realkafka.StartCluster(t, 3)
+	brokers := strings.Split(c.Addrs(), ",")
+	plan := eventlog.TopicPlan{Partitions: 4, ReplicationFactor: 3, MinISR: 2}
+	var making sync.WaitGroup
+	for range 3 {
+		l := openBare(t, eventlog.Config{Brokers: brokers})
+		making.Go(func() {
+			if err := l.EnsureTopics(within(t, 30*time.Second), plan); err != nil {
+				t.Errorf("making the topics beside others: %v", err)
+			}
+		})
+	}
+	making.Wait()
+
+	first := c.Nodes[0]
+	led := int32(-1)
+	for p := range int32(plan.Partitions) {
+		if c.Leader(eventlog.EventsLink, p) == first {
+			led = p
+		}
+	}
+	if led < 0 {
+		t.Fatal("the first broker leads no partition of events")
+	}
+	l := openBare(t, eventlog.Config{Brokers: brokers})
+	if err := appender(t, l, eventlog.EventsLink).Append(within(t, 20*time.Second), led, values("before", 3), 0); err != nil {
+		t.Fatal(err)
+	}
+	first.Kill()
+	killed := time.Now()
+	if other := awaitOtherLeader(t, c, led, first); other == nil {
+		t.Fatal("nobody follows the killed leader")
+	}
+	if got := end(t, l, eventlog.EventsLink, led); got != 3 {
+		t.Fatalf("the log ends at %d, 3 records were acknowledged", got)
+	}
+	if err := appender(t, l, eventlog.EventsLink).Append(within(t, 20*time.Second), led, values("after", 1), 3); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("appends go on %s after the leader was killed", time.Since(killed).Round(10*time.Millisecond))
+
+	var said bytes.Buffer
+	joining, err := eventlog.Open(eventlog.Config{Brokers: brokers}, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer joining.Close()
+	m, err := joining.Join(within(t, 20*time.Second), "g", []string{eventlog.CommandsLink}, func(string, []int32) {}, func(string, []int32) {})
+	if err != nil {
+		t.Fatalf("joining while a broker is away: %v", err)
+	}
+	m.Close()
+	if strings.Contains(said.String(), "longer session") {
+		t.Errorf("a broker that is away made the session longer: %s", said.String())
+	}
+	first.Restart()
+	c.AwaitInSync()
+}
+
+func awaitOtherLeader(t *testing.T, c *realkafka.Cluster, partition int32, than *realkafka.Broker) *realkafka.Broker {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if b := c.Leader(eventlog.EventsLink, partition); b != nil && b != than {
+			return b
+		}
+	}
+	return nil
+}
