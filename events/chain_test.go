@@ -44,11 +44,11 @@ func run(t *testing.T, steps []step) {
 	}
 }
 
-func TestChainAcceptsWhatExtendsTheHead(t *testing.T) {
+func TestSentence1AcceptsWhatExtendsTheHead(t *testing.T) {
 	run(t, []step{{1, 0, 1, true, false, false}, {2, 1, 2, true, false, false}, {3, 2, 3, true, false, false}})
 }
 
-func TestChainVoids(t *testing.T) {
+func TestSentence1VoidsTheRest(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"a stale writer's first envelope":         {{1, 0, 1, true, false, false}, {1, 0, 9, false, false, false}},
 		"what a stale writer chained to it":       {{1, 0, 1, true, false, false}, {1, 0, 8, false, false, false}, {2, 8, 9, false, false, false}, {3, 9, 10, false, false, false}},
@@ -66,7 +66,7 @@ func TestChainVoids(t *testing.T) {
 }
 
 // Beyond its memory a reader cannot tell a stale writer from a hole, and must not cry wolf.
-func TestChainForgets(t *testing.T) {
+func TestSentence8ForgetsOnlyThat(t *testing.T) {
 	t.Run("an old fork is plain void", func(t *testing.T) {
 		steps := []step{}
 		for n := 1; n <= 100; n++ {
@@ -148,7 +148,7 @@ func wantAlarm(t *testing.T, err error, offset int64, bucket uint32, words strin
 	}
 }
 
-func TestCheckerAlarms(t *testing.T) {
+func TestSentence8AlarmsOfEvents(t *testing.T) {
 	own := uint32(1024) // the first bucket of partition 1 of 4
 	for name, c := range map[string]struct {
 		change func(r [][2][]byte) [][2][]byte
@@ -200,7 +200,7 @@ func rewrite(t *testing.T, records [][2][]byte, change func(*pb.Envelope)) [][2]
 	return records
 }
 
-func TestCheckerGapInOffsets(t *testing.T) {
+func TestSentence8AlarmsAtAGap(t *testing.T) {
 	b := &build{t: t}
 	b.add(1024, 1, events.Hash{}, nil)
 	checker := events.NewChecker("events", 1, 4)
@@ -235,6 +235,17 @@ func TestCheckerGoesOnFromWhatItSaved(t *testing.T) {
 	rest.add(1024, 2, h1, nil)
 	if accepted, err := check(again, rest.records); accepted != 1 || err != nil {
 		t.Fatalf("%d accepted, %v", accepted, err)
+	}
+}
+
+// A stale writer's envelope may arrive after one that knows more: the scan begins at the largest low watermark.
+func TestSentence2LargestLowWatermarkCounts(t *testing.T) {
+	b := &build{t: t}
+	h := b.add(1024, 1, events.Hash{}, func(e *pb.Envelope) { e.LowWatermark = 7 })
+	b.add(1024, 2, h, func(e *pb.Envelope) { e.LowWatermark = 3 })
+	c := events.NewChecker("events", 1, 4)
+	if accepted, err := check(c, b.records); accepted != 2 || err != nil || c.MaxLowWatermark() != 7 {
+		t.Fatalf("%d accepted, low watermark %d, %v", accepted, c.MaxLowWatermark(), err)
 	}
 }
 

@@ -265,7 +265,7 @@ func TestAnyHistory(t *testing.T) {
 
 // The history that the first draft of the rule lost a command in: c0:A c1:A c2:B; one writer sends [c0], another
 // [c0 c1 c2], the first lands before the second. c1 must be found again.
-func TestScanStartsAtTheLowWatermark(t *testing.T) {
+func TestSentence2ScanStartsAtTheLowWatermark(t *testing.T) {
 	w := &world{}
 	for _, bucket := range []uint32{0, 0, 1} {
 		w.command(bucket)
@@ -282,7 +282,7 @@ func TestScanStartsAtTheLowWatermark(t *testing.T) {
 	w.verify(t)
 }
 
-func TestLowWatermarkComesFromTheConfirmedState(t *testing.T) {
+func TestSentence5LowWatermarkComesFromTheConfirmedState(t *testing.T) {
 	w := &world{}
 	for range 4 {
 		w.command(0)
@@ -327,7 +327,7 @@ func TestLowWatermarkComesFromTheConfirmedState(t *testing.T) {
 	}
 }
 
-func TestCoveredCommandsAreSkipped(t *testing.T) {
+func TestSentence3CoveredCommandsAreSkipped(t *testing.T) {
 	w := &world{}
 	w.command(0)
 	w.finish(t)
@@ -338,7 +338,7 @@ func TestCoveredCommandsAreSkipped(t *testing.T) {
 	w.verify(t)
 }
 
-func TestCommandLogAlarms(t *testing.T) {
+func TestSentence8AlarmsOfCommands(t *testing.T) {
 	fresh := func() (*world, *life) {
 		w := &world{}
 		for _, bucket := range []uint32{0, 1, 0} {
@@ -380,7 +380,7 @@ func TestCommandLogAlarms(t *testing.T) {
 	want("a gap in the commands", 4, err)
 }
 
-func TestForeignOffsetIsNotMerged(t *testing.T) {
+func TestSentence6ForeignOffsetIsNotMerged(t *testing.T) {
 	w := &world{}
 	w.command(0)
 	w.command(0)
@@ -396,7 +396,7 @@ func TestForeignOffsetIsNotMerged(t *testing.T) {
 	w.verify(t)
 }
 
-func TestTooLargeEnvelopeIsRefused(t *testing.T) {
+func TestSentence4TooLargeEnvelopeIsRefused(t *testing.T) {
 	big := &pb.Envelope{Stamp: &pb.Stamp{TimeUs: 5}, Outcome: &pb.Outcome{}, Request: &pb.RequestRef{Owner: "ann", Key: "k"},
 		Events: []*pb.Event{{Kind: &pb.Event_LinkCreated{LinkCreated: &pb.LinkCreated{Content: &pb.LinkContent{Title: string(make([]byte, maxEnvelope))}}}}}}
 	record, _, err := seal(events.StreamLink, big, 3, events.Head{}, 7, 0)
@@ -463,7 +463,7 @@ func TestAppendOutlivesItsTurn(t *testing.T) {
 }
 
 // A confirmed envelope is the writer's own, on its own head: if the chain rule says otherwise, something is broken.
-func TestConfirmedEnvelopesAreNeverVoid(t *testing.T) {
+func TestSentence7ConfirmedEnvelopesAreNeverVoid(t *testing.T) {
 	w := &world{}
 	w.command(0)
 	w.command(0)

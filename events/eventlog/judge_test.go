@@ -8,7 +8,7 @@ import (
 )
 
 // A client library may split a batch, and another writer's record may land between its parts: every record's offset counts.
-func TestEveryOffsetOfAnAppendIsChecked(t *testing.T) {
+func TestSentence6EveryOffsetIsCompared(t *testing.T) {
 	a := &Appender{topic: "events"}
 	sent := func(offsets ...int64) (list []*kgo.Record) {
 		for _, offset := range offsets {
