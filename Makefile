@@ -151,6 +151,8 @@ test: test-needs generated-current vet lint $(GOTESTSUM)
 	@: > $(COUNTS)
 	@echo "unit tests"
 	@$(GO_TEST) -p 2 -timeout 10m $(UNIT)
+	@echo "simulation in virtual time"
+	@$(GO_TEST) -count=1 -timeout 15m -tags synctests ./gateway/simulation
 	@$(MAKE) --no-print-directory fuzz
 	@echo "system tests on bin/hoplog"
 	@$(GO_TEST) -count=1 -p 1 -timeout 15m $(SYSTEMTEST)
@@ -161,6 +163,17 @@ test: test-needs generated-current vet lint $(GOTESTSUM)
 .PHONY: model
 model:
 	@HOPLOG_MODEL=large go test -count=1 -timeout 60m -v -run '^TestModel' ./commands/handler
+
+SEEDS ?= 1000
+SEED  ?= 1
+TRIES ?= 1
+
+## simulate: SEEDS schedules of faults in virtual time, from SEED on, each TRIES times (SEEDS=1000 SEED=1 TRIES=1)
+.PHONY: simulate
+simulate:
+	@mkdir -p .tools
+	@go test -c -tags synctests -o .tools/simulation.test ./gateway/simulation
+	@cd gateway/simulation && ../../.tools/simulation.test -test.run '^TestSimulation$$' -test.timeout 0 -seed=$(SEED) -seeds=$(SEEDS) -tries=$(TRIES)
 
 FUZZTIME ?= 10s
 

@@ -15,6 +15,7 @@ var layers = []string{
 	"schemas/...",
 	"events",
 	"events/eventlog/...",
+	"events/disk/...",
 	"commands",
 	"commands/mint/...",
 	"commands/handler/...",
@@ -65,7 +66,7 @@ var confined = []struct{ imports, folder string }{
 }
 
 // harnesses are packages for tests: every test may import them, nothing else may.
-var harnesses = []string{"events/eventlog/realkafka", "events/eventlog/segments/segmentstest", "projections/runner/runnertest", "readmodels/clicks/engine/enginetest", "gateway/systemtest"}
+var harnesses = []string{"events/eventlog/realkafka", "events/eventlog/virtualkafka", "events/eventlog/segments/segmentstest", "projections/runner/runnertest", "readmodels/clicks/engine/enginetest", "gateway/systemtest"}
 
 // topLevel is all that may lie at the top of the repository.
 var topLevel = []string{
