@@ -59,6 +59,8 @@ type APIDeps struct {
 	ControlAt, LinksAt, OwnersAt PositionWaiter
 	// Freshness of links and owners together.
 	Freshness *Freshness
+	// Writable says why no write is taken now; nil: they always are.
+	Writable func() error
 	// Complete says why what is not found may exist; nil: always complete.
 	Complete Complete
 	// Now is the clock that commands carry and statuses are shown by.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -282,7 +283,11 @@ func parsePosition(given *string) (events.Position, error) {
 
 // answerable refuses a write whose answer this server could not see.
 func (a *api) answerable() error {
-	if err := a.Freshness.Ready(); err != nil {
+	err := a.Freshness.Ready()
+	if a.Writable != nil {
+		err = cmp.Or(a.Writable(), err)
+	}
+	if err != nil {
 		return commands.Refuse(commands.CodeUnavailable, "", "nothing was sent: "+err.Error())
 	}
 	return nil

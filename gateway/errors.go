@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/events/disk"
 )
 
 // Codes of refusals that the API makes itself; the deciders' are in package commands.
@@ -76,6 +77,9 @@ func (a *api) problem(err error) Problem {
 	if !errors.As(err, &refusal) {
 		a.logger.Error("answering a request", "error", err)
 		refusal = commands.Refuse(codeInternal, "", "something went wrong in the server; its log says what")
+		if disk.IsDamage(err) {
+			refusal = commands.Refuse(commands.CodeUnavailable, "", "what this server holds of that is damaged; its log and /readyz say where")
+		}
 	}
 	return problemOf(refusal)
 }

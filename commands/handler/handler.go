@@ -12,13 +12,14 @@ import (
 
 	"github.com/hoplog/hoplog/commands/mint"
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/disk"
 	"github.com/hoplog/hoplog/events/eventlog"
 )
 
 // Group is the consumer group whose assignment says which process writes which partition.
 const Group = "hoplog-commands"
 
-// Config is what a handler needs. All fields but Options are required.
+// Config is what a handler needs. All fields but Options and Damaged are required.
 type Config struct {
 	Log    *eventlog.Log
 	Logger *slog.Logger
@@ -26,6 +27,8 @@ type Config struct {
 	Dir string
 	// Options are Pebble's; nil for the defaults.
 	Options *pebble.Options
+	// Damaged, if not nil, hears of damage to the state that is found while it is open. It must not block.
+	Damaged func(*disk.Damage)
 	// Partitions of the link topics.
 	Partitions int
 	// Now is the writer's clock.
@@ -50,7 +53,7 @@ func Open(cfg Config) (*Handler, error) {
 	if cfg.Options == nil {
 		cfg.Options = &pebble.Options{}
 	}
-	s, err := openStore(cfg.Dir, cfg.Partitions, cfg.Options)
+	s, err := openStore(cfg.Dir, cfg.Partitions, cfg.Options, disk.Reports{Logger: cfg.Logger, Damaged: cfg.Damaged})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/commands/mint"
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/disk"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -27,7 +28,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, reserved ...string) *bench {
-	s, err := openStore("", 1, &pebble.Options{FS: vfs.NewMem()})
+	s, err := openStore("", 1, &pebble.Options{FS: vfs.NewMem()}, disk.Reports{})
 	if err != nil {
 		t.Fatal(err)
 	}

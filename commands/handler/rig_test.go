@@ -16,6 +16,7 @@ import (
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/disk"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -82,7 +83,7 @@ func (r *rig) process(number int32) *worker {
 // processOn is a process whose store lies on fs. On a busy machine a lease takes longer than a user would wait.
 func (r *rig) processOn(fs vfs.FS, number int32) (w *worker, closed func()) {
 	r.t.Helper()
-	s, err := openStore("", partitions, &pebble.Options{FS: fs})
+	s, err := openStore("", partitions, &pebble.Options{FS: fs}, disk.Reports{})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/disk"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -30,14 +31,15 @@ type store struct {
 	db *pebble.DB
 }
 
-// openStore opens or makes the store in dir. A store made for another partition count is refused.
-func openStore(dir string, partitions int, options *pebble.Options) (*store, error) {
+// openStore opens or makes the store in dir. A store made for another partition count is refused; one that is damaged is set
+// aside and begun anew.
+func openStore(dir string, partitions int, options *pebble.Options, reports disk.Reports) (*store, error) {
 	options.EnsureDefaults()
 	options.MemTableSize, options.Logger = 32<<20, silence{}
 	for i := range options.Levels {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most look-ups of a create find nothing
 	}
-	db, err := pebble.Open(dir, options)
+	db, err := disk.Open(dir, options, reports)
 	if err != nil {
 		return nil, fmt.Errorf("opening command state: %w", err)
 	}

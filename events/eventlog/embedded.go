@@ -28,6 +28,8 @@ type EmbeddedConfig struct {
 	TrimEvery time.Duration
 	// Progress, if not nil, hears while the files are verified how many bytes are read of how many.
 	Progress func(done, total int64)
+	// Full, if not nil, says why nothing may be written to the disk, nil when there is room. It is asked often.
+	Full func() error
 }
 
 // Embedded is a broker in this process that speaks the Kafka protocol on loopback: franz-go's kfake with a data directory
@@ -40,6 +42,7 @@ type Embedded struct {
 	log      *Log // of the broker's own attendants
 	recorder *recorder
 	trimmer  *trimmer
+	guard    *fullGuard
 	once     sync.Once
 }
 
@@ -90,7 +93,12 @@ func (e *Embedded) start(cfg EmbeddedConfig, logger *slog.Logger) error {
 		return fmt.Errorf("starting the embedded broker in %s on %s: %w", cfg.Dir, cfg.Addr, err)
 	}
 	e.addr = e.cluster.ListenAddrs()[0]
+	if cfg.Full == nil {
+		cfg.Full = func() error { return nil }
+	}
+	e.guard = guardRoom(e.cluster, cfg.Full, logger)
 	if err := e.attend(cfg, report, acknowledged, logger); err != nil {
+		e.guard.close()
 		e.cluster.Close()
 		return err
 	}
@@ -145,6 +153,7 @@ func (e *Embedded) Close() error {
 		e.trimmer.close()
 		e.recorder.close()
 		e.log.Close()
+		e.guard.close()
 		e.cluster.Close()
 		if err = e.lock.Unlock(); err != nil {
 			err = fmt.Errorf("unlocking the embedded broker's directory: %w", err)

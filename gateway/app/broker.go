@@ -13,7 +13,7 @@ import (
 func (n *node) startBroker(context.Context) error {
 	told := &verifying{node: n, bar: newProgress(os.Stderr), last: time.Now()}
 	broker, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: n.dir("kafka"), Addr: n.GetString(setKafka),
-		ClickRetention: n.GetDuration("click-retention"), Progress: told.hear}, n.logger)
+		ClickRetention: n.GetDuration("click-retention"), Progress: told.hear, Full: n.disk.guard.Full}, n.logger)
 	told.bar.end()
 	if err != nil {
 		return fmt.Errorf("starting embedded broker: %w", err)

@@ -45,6 +45,7 @@ type flagSet func(*pflag.FlagSet)
 
 func processFlags(f *pflag.FlagSet) {
 	f.String("data", "./data", "directory of this process's state")
+	f.Uint64("disk-reserve", 0, "MiB of the data directory's disk that are kept free (0: a fiftieth of it, 64 to 512)")
 	f.String("api", "127.0.0.1:8080", "address of the command API")
 	f.String("redirect", "127.0.0.1:8081", "address of the redirects")
 	f.String("domain", "", "default short domain, written to the log at the first start")

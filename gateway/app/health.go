@@ -23,6 +23,18 @@ func notReady(reason string) roleHealth { return roleHealth{stateNot, reason} }
 
 func degraded(reason string) roleHealth { return roleHealth{stateDegraded, reason} }
 
+// worse returns the worse of two states, with both reasons if they are as bad.
+func worse(a, b roleHealth) roleHealth {
+	rank := map[string]int{stateReady: 0, stateDegraded: 1, stateNot: 2}
+	switch {
+	case rank[a.State] < rank[b.State]:
+		return b
+	case rank[a.State] == rank[b.State] && a.Reason != "" && b.Reason != "":
+		a.Reason += "; " + b.Reason
+	}
+	return a
+}
+
 var ready = roleHealth{State: stateReady}
 
 // health answers /readyz from the roles' own words.
@@ -32,6 +44,8 @@ type health struct {
 	roles    map[string]func() roleHealth
 	draining bool
 	starting bool
+	// trouble is what a role does not see of itself; nil until it is known.
+	trouble func(role string) roleHealth
 }
 
 func newHealth() *health { return &health{roles: map[string]func() roleHealth{}, starting: true} }
@@ -68,6 +82,9 @@ func (h *health) report() report {
 	r := report{Ready: !h.draining && !h.starting, Draining: h.draining, Roles: map[string]roleHealth{}}
 	for _, role := range h.order {
 		state := h.roles[role]()
+		if h.trouble != nil {
+			state = worse(state, h.trouble(role))
+		}
 		r.Roles[role] = state
 		if state.State == stateNot {
 			r.Ready = false

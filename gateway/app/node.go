@@ -51,6 +51,7 @@ type node struct {
 	ends     *logEnds
 	control  *control.Store
 	cache    *runner.Cache
+	disk     *dataDisk
 	parts    parts
 	admin    adminParts
 	// announce prints to the operator.
@@ -108,7 +109,7 @@ func (n *node) run(ctx context.Context) error {
 }
 
 func (n *node) start(ctx context.Context) error {
-	steps := []func(context.Context) error{n.lock, n.startAdmin}
+	steps := []func(context.Context) error{n.lock, n.watchDisk, n.startAdmin}
 	if n.dev {
 		steps = append(steps, n.startBroker, n.startEngine)
 	}
@@ -181,12 +182,12 @@ func (n *node) work(name string, f func(ctx context.Context) error) {
 // lock makes the data directory this process's own.
 func (n *node) lock(context.Context) error {
 	if err := os.MkdirAll(n.dir(""), 0o750); err != nil {
-		return fmt.Errorf("making data directory: %w", err)
+		return fmt.Errorf("making data directory: %w: choose another with --data", err)
 	}
 	lock := flock.New(n.dir("LOCK"))
 	got, err := lock.TryLock()
 	if err != nil {
-		return fmt.Errorf("locking data directory: %w", err)
+		return fmt.Errorf("locking data directory %s: %w: make it writable for this process, or choose another with --data", n.GetString("data"), err)
 	}
 	if !got {
 		return fmt.Errorf("data directory %s is in use by another hoplog process: stop it, or choose another with --data", n.GetString("data"))

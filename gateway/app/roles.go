@@ -56,7 +56,7 @@ func (n *node) startEngine(ctx context.Context) error {
 }
 
 func (n *node) pebble() runner.PebbleOptions {
-	return runner.PebbleOptions{Cache: n.cache, Logger: n.logger}
+	return runner.PebbleOptions{Cache: n.cache, Logger: n.logger, Damaged: n.disk.damaged}
 }
 
 func (n *node) startCommands(context.Context) error {
@@ -64,7 +64,10 @@ func (n *node) startCommands(context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := handler.Open(handler.Config{Log: n.log, Logger: n.logger, Dir: n.dir("commands"), Partitions: n.count, Now: time.Now})
+	h, err := openStore(n, "commands", func() (*handler.Handler, error) {
+		return handler.Open(handler.Config{Log: n.log, Logger: n.logger, Dir: n.dir("commands"), Partitions: n.count, Now: time.Now,
+			Damaged: n.disk.damaged})
+	})
 	if err != nil {
 		return fmt.Errorf("opening commands: %w", err)
 	}
@@ -150,7 +153,9 @@ func (n *node) clickStore() (*clicks.Store, error) {
 }
 
 func (n *node) startRedirect(ctx context.Context) error {
-	store, err := redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble()})
+	store, err := openStore(n, "redirects", func() (*redirects.Store, error) {
+		return redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble()})
+	})
 	if err != nil {
 		return fmt.Errorf("opening redirects: %w", err)
 	}
@@ -249,14 +254,18 @@ func (n *node) startAPI(ctx context.Context) error {
 		defer session.Close()
 		return session.Flush(ctx)
 	})
-	index, err := owners.Open(owners.Config{Dir: n.dir("owners"), Source: n.source, Pebble: n.pebble()})
+	index, err := openStore(n, "owners", func() (*owners.Store, error) {
+		return owners.Open(owners.Config{Dir: n.dir("owners"), Source: n.source, Pebble: n.pebble()})
+	})
 	if err != nil {
 		return fmt.Errorf("opening owners: %w", err)
 	}
 	n.parts.owners = index
 	n.onClose("owners", index.Close)
 	submitter := gateway.NewSubmitter(session, n.count, index)
-	records, err := links.Open(links.Config{Dir: n.dir("links"), Source: n.source, Pebble: n.pebble(), Committed: submitter.Committed})
+	records, err := openStore(n, "links", func() (*links.Store, error) {
+		return links.Open(links.Config{Dir: n.dir("links"), Source: n.source, Pebble: n.pebble(), Committed: submitter.Committed})
+	})
 	if err != nil {
 		return fmt.Errorf("opening links: %w", err)
 	}
@@ -269,7 +278,7 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
 	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter,
 		ControlAt: n.control, LinksAt: records, OwnersAt: index, Freshness: n.parts.freshness, Now: time.Now,
-		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }}
+		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full}
 	if err := n.addStats(&deps); err != nil {
 		return err
 	}

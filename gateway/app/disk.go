@@ -1,0 +1,92 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hoplog/hoplog/events/disk"
+)
+
+// dataDisk is what this process knows of the disk under its data directory.
+type dataDisk struct {
+	dir   string
+	guard *disk.Guard
+
+	mu     sync.Mutex
+	stores []*disk.Damage
+}
+
+// storesOf says which stores a role answers from.
+var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links", "owners"}, roleRedirect: {"redirects"}}
+
+// watchDisk begins to watch that there is room.
+func (n *node) watchDisk(context.Context) error {
+	guard, err := disk.NewGuard(n.dir(""), n.GetUint64("disk-reserve")<<20, n.logger)
+	if err != nil {
+		return err
+	}
+	if err := guard.Full(); errors.Is(err, disk.ErrReadOnly) {
+		return fmt.Errorf("%w: mount it for writing, or choose another directory with --data", err)
+	} // on a full disk redirects can be served all the same: the reserve is enough to open what there is
+	n.disk = &dataDisk{dir: n.dir(""), guard: guard}
+	n.work("disk watch", func(ctx context.Context) error { guard.Run(ctx); return nil })
+	n.health.trouble = n.disk.trouble
+	return nil
+}
+
+// damaged remembers a store that was found to be damaged.
+func (d *dataDisk) damaged(found *disk.Damage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stores = append(d.stores, found)
+}
+
+// trouble is what the disk means for a role. A redirect node goes on with what it can read.
+func (d *dataDisk) trouble(role string) roleHealth {
+	if found := d.damageOf(role); found != nil {
+		if role == roleRedirect {
+			return degraded(found.Error())
+		}
+		return notReady(found.Error())
+	}
+	if full := d.guard.Full(); full != nil {
+		return degraded(full.Error())
+	}
+	return ready
+}
+
+func (d *dataDisk) damageOf(role string) *disk.Damage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, found := range d.stores {
+		inside, err := filepath.Rel(d.dir, found.Dir)
+		if store, _, _ := strings.Cut(inside, string(filepath.Separator)); err == nil && slices.Contains(storesOf[role], store) {
+			return found
+		}
+	}
+	return nil
+}
+
+// openStore opens what reads a store at once. If the store turns out to be damaged, a second try sets it aside.
+func openStore[T any](n *node, store string, open func() (T, error)) (T, error) {
+	opened, err := open()
+	if err == nil || !disk.IsDamage(err) {
+		return opened, err
+	}
+	n.disk.mended(n.dir(store))
+	return open()
+}
+
+// mended forgets the damage of a store that is about to be set aside.
+func (d *dataDisk) mended(dir string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stores = slices.DeleteFunc(d.stores, func(found *disk.Damage) bool {
+		return found.Dir == dir || strings.HasPrefix(found.Dir, dir+string(filepath.Separator))
+	})
+}
