@@ -1,9 +1,12 @@
 package systemtest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -89,6 +92,9 @@ type chaosRun struct {
 	began      time.Time
 	blows      map[string]int
 	recoveries []time.Duration
+	// longest is the longest time that a partition acknowledged nothing.
+	longest time.Duration
+	logs    []string // files of processes that are not servers
 }
 
 // slowRecovery is worth a line of its own. It is no limit: the machine may be busy.
@@ -100,6 +106,8 @@ func (c *chaosRun) run() {
 	c.began, c.blows = time.Now(), map[string]int{}
 	random := rand.New(rand.NewPCG(c.seed, 1))
 	c.load.start(c.seed)
+	watched := c.load.watchStalls()
+	c.t.Cleanup(c.keepLogs)
 	for round := range c.rounds {
 		time.Sleep(time.Duration(200+random.IntN(800)) * time.Millisecond)
 		for end := time.Now().Add(10 * time.Second); c.load.operations() < int64(c.pace*(round+1)) && time.Now().Before(end); {
@@ -130,7 +138,26 @@ func (c *chaosRun) run() {
 			break
 		}
 	}
+	c.longest = watched()
 	c.load.end()
+}
+
+// keepLogs puts what the processes wrote where it can be read after a failure.
+func (c *chaosRun) keepLogs() {
+	if !c.t.Failed() {
+		return
+	}
+	dir, err := os.MkdirTemp("", "hoplog-chaos-")
+	for _, s := range c.servers {
+		name := fmt.Sprintf("%s %s.log", s.name, s.ports["admin"])
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(s.out.String()), 0o600))
+	}
+	for _, file := range c.logs {
+		raw, failed := os.ReadFile(file)
+		name := filepath.Base(filepath.Dir(file)) + " " + filepath.Base(file)
+		err = errors.Join(err, failed, os.WriteFile(filepath.Join(dir, name), raw, 0o600))
+	}
+	c.t.Logf("what the processes wrote is in %s (%v)", dir, err)
 }
 
 func names(blows []blow) string {
@@ -150,7 +177,7 @@ func (c *chaosRun) summary(void int) {
 		what = append(what, fmt.Sprintf("%s %d", name, c.blows[name]))
 	}
 	c.t.Logf("%d rounds in %s: %s", len(c.recoveries), time.Since(c.began).Round(time.Second), strings.Join(what, ", "))
-	c.t.Logf("recovered after a median of %s, at most %s", c.recoveries[len(c.recoveries)/2].Round(10*time.Millisecond), c.recoveries[len(c.recoveries)-1].Round(10*time.Millisecond))
+	c.t.Logf("recovered after a median of %s, at most %s; a partition acknowledged nothing for %s at most", c.recoveries[len(c.recoveries)/2].Round(10*time.Millisecond), c.recoveries[len(c.recoveries)-1].Round(10*time.Millisecond), c.longest.Round(10*time.Millisecond))
 	c.t.Logf("%d operations on %d links: %d creates, %d edits (%d refused, %d replayed), %d reads, %d histories, %d writes without an answer; %d reads linearizable by contract; %d writes surely not sent; %d visits; %d void envelopes",
 		c.load.operations(), len(c.load.links), n.creates.Load(), n.edits.Load(), n.refused.Load(), n.replays.Load(), n.reads.Load(), n.histories.Load(), n.lost.Load(),
 		n.exact.Load(), n.notSent.Load(), n.visits.Load(), void)

@@ -190,6 +190,9 @@ func TestChaosKafka(t *testing.T) {
 	f := startChaosFleet(t)
 	t.Logf("three brokers, ClickHouse and six processes are ready after %s", time.Since(began).Round(100*time.Millisecond))
 	run := &chaosRun{t: t, seed: seed, rounds: rounds, pace: chaosPace(), servers: f.all(), faults: f.faults}
+	for _, b := range f.cluster.Nodes {
+		run.logs = append(run.logs, b.LogFile())
+	}
 	run.load = newChaosLoad(t, f.domain(), chaosPartitions, f.apis, f.redirects)
 	run.run()
 	fresh := f.prepare("a fresh api", "api", "api")

@@ -112,6 +112,39 @@ func (l *chaosLoad) awaitProgress(within time.Duration) time.Duration {
 	return 0
 }
 
+// watchStalls tells of partitions that acknowledge nothing for a long time; what it returns ends that, and says how long the
+// longest time was.
+func (l *chaosLoad) watchStalls() (longest func() time.Duration) {
+	end, most := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var longest time.Duration
+		counts, since := l.progressNow(), make([]time.Time, l.partitions)
+		for i := range since {
+			since[i] = time.Now()
+		}
+		for {
+			select {
+			case <-end:
+				most <- longest
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			for i, n := range l.progressNow() {
+				stalled := time.Since(since[i])
+				longest = max(longest, stalled)
+				if n == counts[i] {
+					continue
+				}
+				if stalled > slowRecovery {
+					l.t.Logf("partition %d acknowledged nothing for %s until %s", i, stalled.Round(100*time.Millisecond), time.Now().UTC().Format(time.TimeOnly))
+				}
+				counts[i], since[i] = n, time.Now()
+			}
+		}
+	}()
+	return func() time.Duration { close(end); return <-most }
+}
+
 func (l *chaosLoad) newLink() *chaosLink {
 	l.mu.Lock()
 	defer l.mu.Unlock()

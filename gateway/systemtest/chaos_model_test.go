@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,8 +130,11 @@ func stepLink(s *linkState, op linkOp, a linkAnswer) (bool, *linkState) {
 	want, met := s.stored(op.key)
 	next := s
 	if !met {
-		next = s.write(op)
-		want = next.outcome
+		decided := s.write(op)
+		want = decided.outcome
+		if op.key != "" || want.refused == "" { // a refusal without a key leaves nothing behind
+			next = decided
+		}
 	}
 	same := a.version == want.version && a.target == want.target && a.refused == want.refused && a.replayed == met
 	return a.lost || same, next
@@ -173,6 +177,23 @@ func byLink(history []porcupine.Operation) [][]porcupine.Operation {
 	return parts
 }
 
+// essential leaves out what cannot change the verdict and makes it slow to find: of the lost attempts with one key all but the
+// first. Whichever of them took effect, the first may have at that moment, and the rest only met what it left.
+func essential(history []porcupine.Operation) []porcupine.Operation {
+	history = slices.Clone(history)
+	slices.SortStableFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	lost := map[string]bool{}
+	return slices.DeleteFunc(history, func(op porcupine.Operation) bool {
+		key := op.Input.(linkOp).key
+		if key == "" || !op.Output.(linkAnswer).lost {
+			return false
+		}
+		again := lost[key]
+		lost[key] = true
+		return again
+	})
+}
+
 func describe(op linkOp, a linkAnswer) string {
 	var b strings.Builder
 	fmt.Fprint(&b, op.kind)
@@ -207,7 +228,7 @@ func describe(op linkOp, a linkAnswer) string {
 // transcript is a history in words, in the order of the calls.
 func transcript(history []porcupine.Operation) string {
 	history = slices.Clone(history)
-	slices.SortFunc(history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	slices.SortFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var b strings.Builder
 	for _, op := range history {
 		returned := "∞"

@@ -106,7 +106,7 @@ func (b *Broker) Restart() {
 // Launch is Restart without the wait.
 func (b *Broker) Launch() {
 	b.t.Helper()
-	out, err := os.OpenFile(b.path("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, err := os.OpenFile(b.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		b.t.Fatalf("opening the broker's log: %v", err)
 	}
@@ -194,6 +194,9 @@ func (b *Broker) javaCommand(args ...string) *exec.Cmd {
 	return cmd
 }
 
+// LogFile is the file that the broker writes its log to.
+func (b *Broker) LogFile() string { return b.path("broker.log") }
+
 func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *Broker) write(name, content string) {
@@ -204,7 +207,7 @@ func (b *Broker) write(name, content string) {
 }
 
 func (b *Broker) logTail() string {
-	raw, err := os.ReadFile(b.path("broker.log"))
+	raw, err := os.ReadFile(b.LogFile())
 	if err != nil {
 		return err.Error()
 	}
