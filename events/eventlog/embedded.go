@@ -96,7 +96,7 @@ func (e *Embedded) start(cfg EmbeddedConfig, logger *slog.Logger) error {
 	if cfg.Full == nil {
 		cfg.Full = func() error { return nil }
 	}
-	e.guard = guardRoom(e.cluster, cfg.Full, logger)
+	e.guard = guardRoom(e.cluster, cfg.Full)
 	if err := e.attend(cfg, report, acknowledged, logger); err != nil {
 		e.guard.close()
 		e.cluster.Close()

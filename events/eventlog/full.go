@@ -2,7 +2,7 @@ package eventlog
 
 import (
 	"context"
-	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,19 +16,20 @@ import (
 type fullGuard struct {
 	cluster *kfake.Cluster
 	full    func() error
-	logger  *slog.Logger
 	stop    context.CancelFunc
 	done    chan struct{}
+	// refusing: the broker asks refuse before it appends.
+	refusing atomic.Bool
 }
 
 const fullPoll = 50 * time.Millisecond
 
 // guardRoom starts the guard. full says why nothing may be written, nil when there is room.
-func guardRoom(cluster *kfake.Cluster, full func() error, logger *slog.Logger) *fullGuard {
-	g := &fullGuard{cluster: cluster, full: full, logger: logger, done: make(chan struct{})}
+func guardRoom(cluster *kfake.Cluster, full func() error) *fullGuard {
+	g := &fullGuard{cluster: cluster, full: full, done: make(chan struct{})}
 	var life context.Context
 	life, g.stop = context.WithCancel(context.Background())
-	g.look(false)
+	g.look()
 	go g.run(life)
 	return g
 }
@@ -40,24 +41,21 @@ func (g *fullGuard) close() {
 
 func (g *fullGuard) run(life context.Context) {
 	defer close(g.done)
-	refusing := g.full() != nil
 	for {
 		select {
 		case <-life.Done():
 			return
 		case <-time.After(fullPoll):
-			refusing = g.look(refusing)
+			g.look()
 		}
 	}
 }
 
-// look begins to refuse appends when the disk became full; they end to be refused by themselves. It returns whether they are.
-func (g *fullGuard) look(refusing bool) bool {
-	full := g.full() != nil
-	if full && !refusing {
+// look has appends refused from when the disk became full; the first that finds room ends it.
+func (g *fullGuard) look() {
+	if g.full() != nil && g.refusing.CompareAndSwap(false, true) {
 		g.cluster.ControlKey(int16(kmsg.Produce), g.refuse)
 	}
-	return full
 }
 
 // refuse answers an append while the disk is full, and is dropped with the first that finds room.
@@ -66,6 +64,7 @@ func (g *fullGuard) refuse(request kmsg.Request) (kmsg.Response, error, bool) { 
 	why := g.full()
 	if !ok || why == nil {
 		g.cluster.DropControl()
+		g.refusing.Store(false)
 		return nil, nil, false
 	}
 	g.cluster.KeepControl()

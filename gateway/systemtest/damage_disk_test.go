@@ -121,7 +121,9 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(filepath.Join(filepath.Dir(p.data), "ballast")); err != nil {
 		t.Fatal(err)
 	}
-	p.eventually("writes go on", func() bool { return p.create(fields{"target": "https://example.com/again"}).status == http.StatusCreated })
+	p.eventually("writes go on", func() bool {
+		return p.create(fields{"target": "https://example.com/again"}).status == http.StatusCreated
+	})
 	time.Sleep(500 * time.Millisecond)
 	stop.Store(true)
 	load.Wait()
