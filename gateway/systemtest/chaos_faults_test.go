@@ -119,7 +119,7 @@ func (c *chaosRun) run() {
 		for _, s := range c.servers {
 			s.ready()
 		}
-		c.load.awaitProgress(time.Minute)
+		c.load.awaitProgress(2 * time.Minute)
 		took := time.Since(healed)
 		if c.recoveries = append(c.recoveries, took); took > slowRecovery {
 			c.t.Logf("round %d recovered after %s only (%s)", round+1, took.Round(100*time.Millisecond), names(blows))

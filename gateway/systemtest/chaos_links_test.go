@@ -29,10 +29,14 @@ type chaosLink struct {
 	position     string
 	// shownBy is the highest version that a life of an API process has answered.
 	shownBy map[life]int
-	targets map[string]int64 // when a write of this target was first sent
-	keys    []string         // of creates
-	acks    []chaosAck
-	visits  []chaosVisit
+	// refused is the place of the newest refusal, which tells of the state before it without naming a version; refusedBy is
+	// that by a life of an API process.
+	refused   uint64
+	refusedBy map[life]uint64
+	targets   map[string]int64 // when a write of this target was first sent
+	keys      []string         // of creates
+	acks      []chaosAck
+	visits    []chaosVisit
 }
 
 // life is one run of a process, from its start to its end.
@@ -76,7 +80,7 @@ func (l *chaosLink) ask(op linkOp, server *chaosServer, withPosition bool) (a as
 			position, a.told = l.position, l.told
 		}
 		op.floor = max(a.told, l.shownBy[a.life])
-		op.exact = op.floor >= l.newest
+		op.exact = op.floor >= l.newest && (withPosition || l.refusedBy[a.life] >= l.refused)
 	} else if _, sent := l.targets[op.target]; !sent {
 		l.targets[op.target] = l.now()
 	}
@@ -97,11 +101,17 @@ func (l *chaosLink) answered(client int, a asked, out linkAnswer, position strin
 		l.shownBy[a.life] = max(l.shownBy[a.life], out.version)
 	}
 	l.newest = max(l.newest, out.version)
-	if seq := seqOf(position); out.version > 0 && seq > 0 {
+	if seq := seqOf(position); seq > 0 { // it covers all that was answered with a lower one, too
 		if seq > l.seq {
 			l.seq, l.position = seq, position
 		}
 		l.told = max(l.told, out.version)
+	}
+	if out.refused != "" {
+		l.refused = max(l.refused, seqOf(position))
+		if a.life == a.life.server.life() {
+			l.refusedBy[a.life] = max(l.refusedBy[a.life], seqOf(position))
+		}
 	}
 	if (a.op.kind == opCreate || a.op.kind == opEdit) && out.version > 0 && !out.replayed {
 		l.acks = append(l.acks, chaosAck{out.version, out.target, position})

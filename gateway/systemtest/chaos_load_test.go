@@ -94,8 +94,8 @@ func (l *chaosLoad) progressNow() []int64 {
 	return now
 }
 
-// awaitProgress waits until every partition acknowledged a write, and returns how long that took.
-func (l *chaosLoad) awaitProgress(within time.Duration) time.Duration {
+// awaitProgress waits until every partition acknowledged a write.
+func (l *chaosLoad) awaitProgress(within time.Duration) {
 	l.t.Helper()
 	began, before := time.Now(), l.progressNow()
 	for time.Since(began) < within {
@@ -104,12 +104,11 @@ func (l *chaosLoad) awaitProgress(within time.Duration) time.Duration {
 			waiting = waiting || n <= before[i]
 		}
 		if !waiting {
-			return time.Since(began)
+			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	l.t.Fatalf("after %s some partitions acknowledge no write: before %v, now %v", within, before, l.progressNow())
-	return 0
+	l.broken("after %s some partitions acknowledge no write: before %v, now %v", within, before, l.progressNow())
 }
 
 // watchStalls tells of partitions that acknowledge nothing for a long time; what it returns ends that, and says how long the
@@ -148,7 +147,7 @@ func (l *chaosLoad) watchStalls() (longest func() time.Duration) {
 func (l *chaosLoad) newLink() *chaosLink {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	link := &chaosLink{number: len(l.links), began: l.began, shownBy: map[life]int{}, targets: map[string]int64{}}
+	link := &chaosLink{number: len(l.links), began: l.began, shownBy: map[life]int{}, refusedBy: map[life]uint64{}, targets: map[string]int64{}}
 	l.links = append(l.links, link)
 	return link
 }

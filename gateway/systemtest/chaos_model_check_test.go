@@ -51,6 +51,8 @@ func TestChaosModel(t *testing.T) {
 			told(60, 70, linkOp{kind: opEdit, key: "e", target: "b"}, linkAnswer{version: 2, target: "b", replayed: true}), history(80, 90, "a", "b")}},
 		{"the refusal of an old version", true, []porcupine.Operation{first, edited(20, 30, "", "b", 2),
 			told(40, 50, linkOp{kind: opEdit, target: "c", ifVersion: 1}, linkAnswer{refused: "version_mismatch"})}},
+		{"a read elsewhere does not know of a refusal", true, []porcupine.Operation{first, edited(20, 80, "", "b", 2),
+			told(30, 40, linkOp{kind: opEdit, target: "c", ifVersion: 1}, linkAnswer{refused: "version_mismatch"}), read(50, 60, 1, false, 1, "a")}},
 		{"a read without a floor may lag", true, []porcupine.Operation{first, edited(20, 30, "", "b", 2), read(40, 50, 0, false, 1, "a")}},
 
 		{"lost update: two edits become one version", false, []porcupine.Operation{first, edited(20, 30, "", "b", 2), edited(40, 50, "", "c", 2)}},
@@ -60,6 +62,8 @@ func TestChaosModel(t *testing.T) {
 			told(20, 40, linkOp{kind: opEdit, target: "b", ifVersion: 1}, linkAnswer{version: 2, target: "b"}),
 			told(20, 40, linkOp{kind: opEdit, target: "c", ifVersion: 1}, linkAnswer{version: 3, target: "c"})}},
 		{"stale read", false, []porcupine.Operation{first, edited(20, 30, "", "b", 2), read(40, 50, 2, true, 1, "a")}},
+		{"stale read after a refusal", false, []porcupine.Operation{first, edited(20, 80, "", "b", 2),
+			told(30, 40, linkOp{kind: opEdit, target: "c", ifVersion: 1}, linkAnswer{refused: "version_mismatch"}), read(50, 60, 1, true, 1, "a")}},
 		{"stale read below its position", false, []porcupine.Operation{first, edited(20, 30, "", "b", 2), read(40, 50, 2, false, 1, "a")}},
 		{"reads that run back", false, []porcupine.Operation{first, lost(20, opEdit, "", "b"), read(30, 40, 1, true, 2, "b"), read(50, 60, 2, true, 1, "a")}},
 		{"a target that never was", false, []porcupine.Operation{first, read(20, 30, 0, false, 1, "x")}},

@@ -115,7 +115,7 @@ func (w *chaosWorker) attempt(r chaosWrite) (known bool) {
 		w.succeeded(r, op, a)
 		return true
 	case a.status == http.StatusConflict && problem == "code_taken", a.status == http.StatusPreconditionFailed && problem == "version_mismatch":
-		r.link.answered(w.number, op, linkAnswer{refused: problem, replayed: a.header.Get("Idempotency-Replayed") == "true"}, "")
+		r.link.answered(w.number, op, linkAnswer{refused: problem, replayed: a.header.Get("Idempotency-Replayed") == "true"}, a.header.Get("Hoplog-Position"))
 		w.count(r.op.kind, false)
 		w.counts.refused.Add(1)
 		w.acknowledged(a.header.Get("Hoplog-Position"))
