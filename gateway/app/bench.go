@@ -44,7 +44,7 @@ func newBench() *cobra.Command {
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay())
+	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay(), newBenchStart())
 	return c
 }
 
