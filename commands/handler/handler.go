@@ -197,6 +197,8 @@ type PartitionStatus struct {
 	// Next is the offset of the events partition up to which the confirmed state stands.
 	Next  int64  `json:"next"`
 	Voids uint64 `json:"voids"`
+	// Folded counts the records read back from the log since the start: those of other writers, and what the store lacked.
+	Folded uint64 `json:"folded"`
 	// Command is the offset of the next command that the writer looks at; of no meaning while it does not write.
 	Command int64 `json:"command"`
 	// Lives counts the writer's lives that this process began here, each with a replay to the log's end; Unconfirmed the
@@ -223,7 +225,7 @@ func (h *Handler) Status() []PartitionStatus {
 	var list []PartitionStatus
 	for _, w := range h.workers {
 		at := &w.standing
-		s := PartitionStatus{Stream: w.stream, Partition: w.number, Mode: ModeStandby, Next: at.next.Load(), Voids: at.voids.Load(), Command: at.command.Load(),
+		s := PartitionStatus{Stream: w.stream, Partition: w.number, Mode: ModeStandby, Next: at.next.Load(), Voids: at.voids.Load(), Folded: at.folded.Load(), Command: at.command.Load(),
 			Lives: at.lives.Load(), Unconfirmed: at.unconfirmed.Load(), Batches: at.batches.Load(), Decided: at.decided.Load()}
 		if mode := w.mode.Load(); mode != nil {
 			s.Mode = *mode

@@ -61,6 +61,8 @@ type partition struct {
 type standing struct {
 	next  atomic.Int64
 	voids atomic.Uint64
+	// folded counts the records read back from the log: those of other writers, and what the store lacked at the start.
+	folded atomic.Uint64
 	// command is the offset of the next command that the writer's life looks at.
 	command                              atomic.Int64
 	lives, unconfirmed, batches, decided atomic.Uint64
@@ -136,6 +138,7 @@ func (p *partition) fold(records []eventlog.Record) error {
 		p.cover(e)
 	}
 	p.forget()
+	p.standing.folded.Add(uint64(len(records)))
 	return p.commit(o)
 }
 

@@ -28,7 +28,10 @@ const (
 	setRedirect     = "redirect"
 	setRounds       = "rounds"
 	setSeconds      = "seconds"
+	setSession      = "session-timeout"
 )
+
+const brokersUsage = "addresses of a Kafka on this machine to work on, comma separated, instead of the embedded broker (the topics stay there)"
 
 func newBench() *cobra.Command {
 	c := &cobra.Command{
@@ -44,7 +47,7 @@ func newBench() *cobra.Command {
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay(), newBenchStart())
+	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay(), newBenchMemory(), newBenchTakeover(), newBenchStart())
 	return c
 }
 
@@ -76,7 +79,7 @@ func newBenchCreate() *cobra.Command {
 	}
 	return withFlags(c, benchFlags, runningFlags, jsonFlag, func(f *pflag.FlagSet) {
 		f.Int(setSeconds, 10, "length of each phase")
-		f.String(setBrokers, "", "addresses of a Kafka on this machine to work on, comma separated, instead of the embedded broker (the topics stay there)")
+		f.String(setBrokers, "", brokersUsage)
 		f.Int(setClients, 256, "connections that create one by one")
 		f.Float64(setRate, 500, "creates per second in the phase with a fixed rate")
 		f.Int(setBatch, 200, "links in a batch, 1000 at most")
@@ -100,6 +103,45 @@ func newBenchRedirect() *cobra.Command {
 		f.Int(setSeconds, 5, "length of a round")
 		f.Int(setRounds, 3, "rounds; the figures are their medians")
 		f.Int(setClients, 64, "connections")
+	})
+}
+
+func newBenchMemory() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "memory",
+		Short: "Measure what a hoplog dev with many links needs, and how it starts again",
+		Long:  "It creates the links, lets the process settle, loads it, starts it again after a clean stop and after kill -9.",
+		Args:  exactArgs(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return runBench(c, []string{setLinks, setSeconds}, func(ctx context.Context, s settings, setup bench.Setup) (bench.Result, error) {
+				return bench.Memory(ctx, bench.MemoryConfig{Setup: setup, Links: s.GetInt(setLinks), Settle: s.seconds()})
+			})
+		},
+	}
+	return withFlags(c, benchFlags, jsonFlag, func(f *pflag.FlagSet) {
+		f.Int(setLinks, 1_000_000, "links")
+		f.Int(setSeconds, 15, "how long the process is left alone before it is measured, and loaded")
+	})
+}
+
+func newBenchTakeover() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "takeover",
+		Short: "Measure how long links cannot be created when a process that writes partitions is killed",
+		Long: "Two processes write the partitions. One is killed, and for each of its partitions it is measured how long it takes until a create\n" +
+			"that belongs there is answered. --" + setBrokers + " names a Kafka on this machine instead of the embedded broker.",
+		Args: exactArgs(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return runBench(c, []string{setLinks, setRounds}, func(ctx context.Context, s settings, setup bench.Setup) (bench.Result, error) {
+				return bench.Takeover(ctx, bench.TakeoverConfig{Setup: setup, Links: s.GetInt(setLinks), Rounds: s.GetInt(setRounds), Session: s.GetDuration(setSession)})
+			})
+		},
+	}
+	return withFlags(c, benchFlags, jsonFlag, func(f *pflag.FlagSet) {
+		f.String(setBrokers, "", brokersUsage)
+		f.Int(setLinks, 1_000_000, "links in the log")
+		f.Int(setRounds, 3, "kills")
+		f.Duration(setSession, time.Second, "how long a silent process keeps its partitions; the brokers must allow it")
 	})
 }
 

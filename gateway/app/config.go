@@ -46,6 +46,7 @@ type flagSet func(*pflag.FlagSet)
 func processFlags(f *pflag.FlagSet) {
 	f.String("data", "./data", "directory of this process's state")
 	f.Uint64("disk-reserve", 0, "MiB of the data directory's disk that are kept free (0: a fiftieth of it, 64 to 512)")
+	f.Uint64("cache", 0, "MiB of blocks of the stores that are kept in memory (0: 256; dev: 64)")
 	f.String("api", "127.0.0.1:8080", "address of the command API")
 	f.String("redirect", "127.0.0.1:8081", "address of the redirects")
 	f.String("domain", "", "default short domain, written to the log at the first start")
@@ -76,6 +77,7 @@ func kafkaFlags(f *pflag.FlagSet) {
 	f.String("kafka-tls-server-name", "", "name in the brokers' certificate, if not their address")
 	f.String("kafka-sasl-mechanism", "", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
 	f.String("kafka-sasl-user", "", "user at the brokers")
+	f.Duration("session-timeout", 1500*time.Millisecond, "how long a commands or analytics process may be silent before others take its partitions over (a broker's group.min.session.timeout.ms, by default 6 s, may demand more)")
 }
 
 func clickhouseFlags(f *pflag.FlagSet) {
@@ -177,7 +179,8 @@ func (s settings) logger() (*slog.Logger, error) {
 
 func (s settings) kafka() eventlog.Config {
 	return eventlog.Config{
-		Brokers: strings.Split(s.GetString(setKafka), ","),
+		Brokers:        strings.Split(s.GetString(setKafka), ","),
+		SessionTimeout: s.GetDuration("session-timeout"),
 		TLS: eventlog.TLSConfig{Enabled: s.GetBool("kafka-tls"), CAFile: s.GetString("kafka-tls-ca"), CertFile: s.GetString("kafka-tls-cert"),
 			KeyFile: s.GetString("kafka-tls-key"), ServerName: s.GetString("kafka-tls-server-name")},
 		SASL: eventlog.SASLConfig{Mechanism: s.GetString("kafka-sasl-mechanism"), User: s.GetString("kafka-sasl-user"), Password: s.GetString("kafka-sasl-password")},

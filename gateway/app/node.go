@@ -93,6 +93,7 @@ func (n *node) dir(name string) string { return filepath.Join(n.GetString("data"
 func (n *node) run(ctx context.Context) error {
 	n.life, n.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer n.end()
+	n.limitMemory()
 	err := n.start(ctx)
 	if err == nil {
 		n.health.started()
@@ -211,12 +212,9 @@ func (n *node) openLog(ctx context.Context) error {
 		err = n.awaitTopics(ctx)
 	}
 	n.source, n.ends = runner.FromLog(log), newLogEnds(log)
-	n.cache = runner.NewCache(cacheBytes)
+	n.cache = runner.NewCache(n.cacheBytes())
 	return err
 }
-
-// cacheBytes is the block cache that all stores of the process share.
-const cacheBytes = 256 << 20
 
 func (n *node) makeTopics(ctx context.Context) error {
 	if err := n.patiently(ctx, "brokers", func(ctx context.Context) error { return n.log.WaitReady(ctx, 1) }); err != nil {

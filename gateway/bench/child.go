@@ -111,6 +111,13 @@ func (p *process) lastWords() []byte {
 	return bytes.TrimSpace(text[max(0, len(text)-logTail):])
 }
 
+// kill ends the process as a crash does, and returns when it has ended.
+func (p *process) kill() error {
+	err := p.cmd.Process.Kill()
+	<-p.ended
+	return err
+}
+
 // stop ends the process, by force if it takes too long, and returns when it has ended.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended

@@ -68,6 +68,9 @@ const (
 	floorBatch    = 10_000
 	floorRedirect = 2 // times nginx
 	floorReplay   = 200_000
+	floorMemory   = 600  // MiB, of everything but ClickHouse in one process, with a million links
+	floorTakeover = 3    // seconds, with a session of 1 s; one and a half sessions, if that is more
+	floorReplayed = 0.01 // of the log, folded again at a start, also after a crash
 
 	// Milliseconds, at the default rate: embedded, on one Kafka broker, on a cluster of three with a copy on each.
 	floorLate        = 15

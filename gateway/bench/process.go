@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -76,22 +77,33 @@ func cpuOfAdmin(admin string) cpuMeter {
 func cpuUnknown(context.Context) (time.Duration, error) { return 0, nil }
 
 // memoryOf returns the resident memory of a process in MiB, 0 when it cannot be read.
-func memoryOf(pid int) float64 {
-	for _, line := range linesOf(fmt.Sprintf("/proc/%d/status", pid)) {
-		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+func memoryOf(pid int) float64 { return kibOf(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:") / 1024 }
+
+// ownMemoryOf returns the resident memory of a process that is no file's, in MiB: what the kernel cannot have back for the
+// asking. 0 when it cannot be read.
+func ownMemoryOf(pid int) float64 {
+	return kibOf(fmt.Sprintf("/proc/%d/status", pid), "RssAnon:") / 1024
+}
+
+func kibOf(file, name string) float64 {
+	for _, line := range linesOf(file) {
+		if value, found := strings.CutPrefix(line, name); found {
 			kib, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 64)
-			return kib / 1024
+			return kib
 		}
 	}
 	return 0
 }
 
-// childOf returns a child of a process, 0 when there is none yet.
+// childOf returns a child of a process, 0 when there is none yet. Each thread has its own.
 func childOf(pid int) int {
-	for _, line := range linesOf(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid)) {
-		if fields := strings.Fields(line); len(fields) > 0 {
-			child, _ := strconv.Atoi(fields[0])
-			return child
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is good
+	for _, file := range threads {
+		for _, line := range linesOf(file) {
+			if fields := strings.Fields(line); len(fields) > 0 {
+				child, _ := strconv.Atoi(fields[0])
+				return child
+			}
 		}
 	}
 	return 0

@@ -26,6 +26,8 @@ type Setup struct {
 	// Kafka are the addresses of a Kafka on this machine, host:port, comma separated, that processes of the scenario's own work
 	// on; empty: the embedded broker. The topics are made there and stay.
 	Kafka string
+	// Arguments are further ones of processes of the scenario's own.
+	Arguments []string
 	// Running, if not nil, is measured instead of processes of the scenario's own.
 	Running *Running
 	// Progress (may be nil) hears how far the scenario is.
@@ -56,7 +58,8 @@ type target struct {
 	key                         string
 	client                      *client.API
 	cpu                         cpuMeter
-	own                         *process // nil: it was running before
+	own                         *process                                // nil: it was running before
+	begin                       func(context.Context) (*process, error) // starts own, again and again
 	dir                         string
 }
 
@@ -141,9 +144,12 @@ func (s *Setup) startOwn(ctx context.Context) (*target, error) {
 		t.kafka, command = s.Kafka, []string{"serve", "--roles", "api,commands,redirect", "--domain", t.redirect}
 	}
 	s.Progress.tell("starting hoplog "+command[0], 0, 0)
-	t.own, err = s.start(ctx, t.admin, []string{"HOPLOG_ADMIN_KEY=" + t.key}, filepath.Join(dir, "hoplog.log"), append(command, "--data", filepath.Join(dir, "data"),
-		"--api", t.api, "--redirect", t.redirect, "--admin", t.admin, "--kafka", t.kafka)...)
-	if err != nil {
+	command = append(command, "--data", filepath.Join(dir, "data"), "--api", t.api, "--redirect", t.redirect, "--admin", t.admin, "--kafka", t.kafka)
+	command = append(command, s.Arguments...)
+	t.begin = func(ctx context.Context) (*process, error) {
+		return s.start(ctx, t.admin, []string{"HOPLOG_ADMIN_KEY=" + t.key}, filepath.Join(dir, "hoplog.log"), command...)
+	}
+	if t.own, err = t.begin(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	t.cpu = cpuOfPID(t.own.pid())

@@ -22,7 +22,7 @@ func NewCache(bytes int64) *Cache { return pebble.NewCache(bytes) }
 type PebbleOptions struct {
 	FS            vfs.FS // default: the disk
 	Cache         *Cache // default: 8 MiB of its own
-	MemTableBytes uint64 // default 64 MiB; two of them at most
+	MemTableBytes uint64 // default 16 MiB; two of them, for a moment three
 	BulkBytes     int    // size of a commit that goes around the memtables; default 8 MiB
 	Logger        *slog.Logger
 	Damaged       func(*disk.Damage) // hears of damage that is found while the store is open
@@ -70,7 +70,7 @@ func (o PebbleOptions) build() *pebble.Options {
 		Logger:          pebbleLogger{o.Logger},
 	}
 	if o.MemTableBytes == 0 {
-		opts.MemTableSize = 64 << 20
+		opts.MemTableSize = 16 << 20
 	}
 	opts.Levels[0].FilterPolicy = bloom.FilterPolicy(10) // deeper levels take over the setting of the one above
 	return opts

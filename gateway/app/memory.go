@@ -1,0 +1,34 @@
+package app
+
+import (
+	"os"
+	"runtime/debug"
+)
+
+const (
+	mib = 1 << 20
+	// defaultCache is the block cache of a process, devCache that of one which shares its machine with a developer.
+	defaultCache = 256 * mib
+	devCache     = 64 * mib
+	// devLimit is from where on the collector of a dev process works harder rather than let the heap double. It is no bound: a
+	// log of many millions of links needs more, and GOMEMLIMIT says how much it may be.
+	devLimit = 384 * mib
+)
+
+// cacheBytes is the block cache that all stores of the process share.
+func (n *node) cacheBytes() int64 {
+	switch set := n.GetUint64("cache"); {
+	case set > 0:
+		return int64(set) * mib
+	case n.dev:
+		return devCache
+	}
+	return defaultCache
+}
+
+// limitMemory keeps the heap of a dev process small, unless GOMEMLIMIT is set.
+func (n *node) limitMemory() {
+	if _, set := os.LookupEnv("GOMEMLIMIT"); n.dev && !set {
+		debug.SetMemoryLimit(devLimit)
+	}
+}
