@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hoplog/hoplog/events/disk"
 )
 
@@ -36,7 +38,23 @@ func (n *node) watchDisk(context.Context) error {
 	n.disk = &dataDisk{dir: n.dir(""), guard: guard}
 	n.work("disk watch", func(ctx context.Context) error { guard.Run(ctx); return nil })
 	n.health.trouble = n.disk.trouble
+	n.disk.register(n.registry)
 	return nil
+}
+
+// register shows the disk as metrics.
+func (d *dataDisk) register(registry *prometheus.Registry) {
+	gauge := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("hoplog_disk_free_bytes", "Bytes that are free under the data directory.", func() float64 { return float64(d.guard.Free()) })
+	gauge("hoplog_disk_reserve_bytes", "Bytes that are kept free: below it writes are refused.", func() float64 { return float64(d.guard.Reserve()) })
+	gauge("hoplog_disk_refusing", "1 while writes are refused, because the disk is full or read-only.", func() float64 { return truth(d.guard.Full() != nil) })
+	gauge("hoplog_stores_damaged", "Stores that were found to be damaged since the start.", func() float64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return float64(len(d.stores))
+	})
 }
 
 // damaged remembers a store that was found to be damaged.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -326,3 +327,42 @@ func (p *process) audits(kinds []string) (void uint64) {
 }
 
 type auditProblem struct{ Kind, Topic, Detail string }
+
+// What the README says to do when there is no backup: cut the damaged file where the start said, forget what was
+// acknowledged, and have the stores made again from what is left. The commands of the last week are decided again.
+func TestDamagedLogIsCutByHand(t *testing.T) {
+	s := damagedSource(t)
+	p := s.copy(t)
+	partition := segmentstest.Partition(p.kafkaDir(), eventlog.EventsLink, 0)
+	segment := segmentstest.Segments(t, partition)[0]
+	info, err := os.Stat(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	segmentstest.Flip(t, segment, info.Size()/2)
+	p.refuses("0.dat byte ")
+	_, rest, _ := strings.Cut(p.out.String(), segment+" byte ")
+	at, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil || at <= 0 || at >= info.Size()/2 {
+		t.Fatalf("the start names byte %d (%v)", at, err)
+	}
+	if err := os.Truncate(segment, at); err != nil {
+		t.Fatal(err)
+	}
+	segmentstest.Forget(t, p.kafkaDir())
+	p.forgetStores()
+	p.start()
+	p.audits(nil)
+	whole := 0
+	for _, l := range s.links {
+		if a := p.api("GET", p.link(l.code), nil); a.status == http.StatusOK && a.str("target") == l.target {
+			whole++
+		}
+	}
+	if whole == 0 || whole == len(s.links) {
+		t.Errorf("%d of %d links are whole: nothing was cut, or nothing is left", whole, len(s.links))
+	}
+	if a := p.create(fields{"target": "https://example.com/after"}); a.status != http.StatusCreated {
+		t.Errorf("a create: %d %s", a.status, a.raw)
+	}
+}
