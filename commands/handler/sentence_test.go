@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -81,5 +83,28 @@ func TestSentence4BadKeysFeedNothing(t *testing.T) {
 	b.fold(&pb.Envelope{Bucket: events.BadKeyBucket(0), Request: request, Stamp: &pb.Stamp{}, Outcome: &pb.Outcome{}})
 	if found, err := b.store.get(requestKey(events.BadKeyBucket(0), request)); err != nil || found != nil {
 		t.Fatalf("%x, %v", found, err)
+	}
+}
+
+// unanswered is a producer session whose answers never come.
+type unanswered struct{}
+
+func (unanswered) Append(context.Context, int32, []eventlog.Record, int64) error {
+	return eventlog.ErrUnknownOutcome
+}
+
+func (unanswered) Close() {}
+
+// An append that is not confirmed leaves the writer where it was; what became of it, its next life reads in the log.
+func TestSentence7UnconfirmedAppendIsDropped(t *testing.T) {
+	w := &world{}
+	w.command(0)
+	l := w.begin(t)
+	l.session = unanswered{}
+	if err := l.batch(t.Context(), w.commands); !errors.Is(err, errUnconfirmed) || final(err) {
+		t.Fatalf("the life goes on, or none comes after it: %v", err)
+	}
+	if l.checker.Next() != 0 || len(l.covered) != 0 || len(l.ledger.(*tally).applied) != 0 {
+		t.Fatalf("the writer stands at %d and holds %v", l.checker.Next(), l.ledger.(*tally).applied)
 	}
 }
