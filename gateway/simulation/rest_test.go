@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/commands/handler"
 	"github.com/hoplog/hoplog/events"
@@ -15,7 +17,10 @@ import (
 )
 
 // patience is how long a healed world may take to come to rest: its slowest parts wait for seconds before they try again.
-const patience = 120 * time.Second
+const patience = 4 * time.Minute
+
+// quiet is how long nothing must be written before the world is at rest: what an API gave up may arrive for so long.
+const quiet = 8 * time.Second
 
 // rest waits until every command is answered and everybody has read all, and holds everything against the truth.
 func (w *world) rest() bool {
@@ -33,12 +38,14 @@ func (w *world) rest() bool {
 	}
 	w.checkPromises()
 	w.checkHeads()
+	w.checkLinks()
 	w.trace.note("at rest: %d links, %d void envelopes", len(w.truth.links), w.truth.voids)
 	return w.ctx.Err() == nil
 }
 
 // atRest says what is still to come.
 func (w *world) atRest() error {
+	w.freeGroup()
 	commandEnds, err := w.truth.log.Ends(w.ctx, eventlog.CommandsLink)
 	if err != nil {
 		return err
@@ -47,7 +54,9 @@ func (w *world) atRest() error {
 	if err != nil {
 		return err
 	}
-	w.freeGroup()
+	if now := fmt.Sprint(commandEnds, ends); now != w.ends {
+		w.ends, w.ended = now, time.Now()
+	}
 	if err := w.truth.caughtUp(commandEnds, ends); err != nil {
 		return err
 	}
@@ -56,6 +65,9 @@ func (w *world) atRest() error {
 			w.nudge()
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+	}
+	if time.Since(w.ended) < quiet {
+		return fmt.Errorf("the log ends at %s since a moment", w.ends)
 	}
 	return nil
 }
@@ -66,7 +78,7 @@ func (w *world) freeGroup() {
 		w.joined = time.Now()
 		return
 	}
-	if time.Since(w.joined) < 25*time.Second {
+	if time.Since(w.joined) < 20*time.Second {
 		return
 	}
 	w.joined = time.Now()
@@ -203,6 +215,23 @@ func (w *world) checkHeads() {
 					w.fail("%s: %s of bucket %d stand at %d, the log's head is %d", p.name, model, bucket, got, want)
 				}
 			}
+		}
+	}
+}
+
+// checkLinks: every link is everywhere what it is in the log. t.mu is held.
+func (w *world) checkLinks() {
+	for route, versions := range w.truth.links {
+		want := versions[len(versions)-1].Link
+		for _, p := range w.apis {
+			got, err := p.current().links.Get(want.GetRef().GetNamespace(), want.GetRef().GetCode())
+			if err != nil || !proto.Equal(got, want) {
+				w.fail("%s has %v, the log says %v: %v", p.name, got, want, err)
+			}
+		}
+		entry, err := w.node.current().redirects.Lookup([]byte(route))
+		if err != nil || entry == nil || entry.Record.GetVersion() != want.GetVersion() {
+			w.fail("%s has %v, the log says %v: %v", w.node.name, entry, want, err)
 		}
 	}
 }

@@ -39,6 +39,8 @@ type world struct {
 
 	nudged time.Time // when writers were last made to append
 	joined time.Time // when the writers' group was last seen whole
+	ends   string    // of the logs
+	ended  time.Time // since when they are those
 
 	ctx      context.Context // ends at the first failure
 	cancel   context.CancelCauseFunc
@@ -99,7 +101,7 @@ func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 // eventually waits until the probe says nil, for as long as a healed world may take.
 func (w *world) eventually(what string, within time.Duration, probe func() error) bool {
 	var err error
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if w.ctx.Err() != nil {
 			return false
 		}

@@ -107,12 +107,12 @@ func (b *Broker) Start() error {
 	return b.start()
 }
 
-// Rebalancing reports whether a consumer group waits for its members to join. The broker begins to wait anew whenever one
-// does, for as long as a member may take: two members that give up and join again by turns keep a dead third one in for ever,
-// until a restart.
+// Rebalancing reports whether a consumer group waits for its members to join or to sync. The broker begins to wait anew
+// whenever one joins, for as long as a member may take: two members that give up and join again by turns keep a dead third one
+// in for ever, until a restart.
 func (b *Broker) Rebalancing(group string) bool {
 	info := b.cluster.GroupInfo(group)
-	return info != nil && info.State == "PreparingRebalance"
+	return info != nil && (info.State == "PreparingRebalance" || info.State == "CompletingRebalance")
 }
 
 // Close ends the broker and its network for good and removes its data. All clients must be closed.
