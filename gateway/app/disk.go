@@ -57,6 +57,14 @@ func (d *dataDisk) register(registry *prometheus.Registry) {
 	})
 }
 
+// commitsWait says why projections do not commit now. A process that stops commits all the same, for the reserve is enough.
+func (n *node) commitsWait() error {
+	if n.health.isDraining() {
+		return nil
+	}
+	return n.disk.guard.Full()
+}
+
 // damaged remembers a store that was found to be damaged.
 func (d *dataDisk) damaged(found *disk.Damage) {
 	d.mu.Lock()

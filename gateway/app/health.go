@@ -69,6 +69,12 @@ func (h *health) drain() {
 	h.draining = true
 }
 
+func (h *health) isDraining() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.draining
+}
+
 // report is the body of /readyz.
 type report struct {
 	Ready    bool                  `json:"ready"`

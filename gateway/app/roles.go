@@ -56,7 +56,7 @@ func (n *node) startEngine(ctx context.Context) error {
 }
 
 func (n *node) pebble() runner.PebbleOptions {
-	return runner.PebbleOptions{Cache: n.cache, Logger: n.logger, Damaged: n.disk.damaged}
+	return runner.PebbleOptions{Cache: n.cache, Logger: n.logger, Damaged: n.disk.damaged, Full: n.commitsWait}
 }
 
 func (n *node) startCommands(context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -26,6 +27,7 @@ type PebbleOptions struct {
 	BulkBytes     int    // size of a commit that goes around the memtables; default 8 MiB
 	Logger        *slog.Logger
 	Damaged       func(*disk.Damage) // hears of damage that is found while the store is open
+	Full          func() error       // why nothing may be written; commits wait while it says so
 }
 
 const defaultBulkBytes = 8 << 20
@@ -34,7 +36,10 @@ const defaultBulkBytes = 8 << 20
 type Pebble struct {
 	db   *pebble.DB
 	bulk bulk
+	full func() error
 }
+
+const roomPoll = 50 * time.Millisecond
 
 // OpenPebble opens or makes the store in dir. One that is damaged is set aside and begun anew.
 func OpenPebble(dir string, o PebbleOptions) (*Pebble, error) {
@@ -46,7 +51,7 @@ func OpenPebble(dir string, o PebbleOptions) (*Pebble, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening store %s: %w", dir, err)
 	}
-	p := &Pebble{db: db}
+	p := &Pebble{db: db, full: o.Full}
 	if p.bulk, err = newBulk(db, dir, o.BulkBytes, opts); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -107,6 +112,9 @@ func (p *Pebble) Scan(prefix []byte, f func(key, value []byte) error) error {
 
 // Commit implements Store. It does not sync: see the package comment.
 func (p *Pebble) Commit(w *Write) error {
+	for p.full != nil && p.full() != nil {
+		time.Sleep(roomPoll) // the log keeps what is not folded; a store that met a full disk would end the process
+	}
 	err := p.commit(w)
 	if err != nil {
 		return fmt.Errorf("committing to store: %w", err)
