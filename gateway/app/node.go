@@ -228,11 +228,26 @@ func (n *node) makeTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.log.EnsureTopics(ctx, plan); err != nil {
+	if err := n.ensureTopics(ctx, plan); err != nil {
 		return fmt.Errorf("making topics: %w", err)
 	}
 	n.count = plan.Partitions
 	return nil
+}
+
+// ensureTopics makes the topics. Busy brokers may take longer than one attempt has: it goes on where that ended. What they say
+// for good ends it.
+func (n *node) ensureTopics(ctx context.Context, plan eventlog.TopicPlan) error {
+	var said error
+	err := n.patiently(ctx, "topics", func(ctx context.Context) error {
+		err := n.log.EnsureTopics(ctx, plan)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		said = err
+		return nil
+	})
+	return errors.Join(err, said)
 }
 
 func (n *node) awaitTopics(ctx context.Context) error {
