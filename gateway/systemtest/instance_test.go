@@ -103,9 +103,12 @@ func (p *process) launch() {
 	go func(ended chan error) { ended <- cmd.Wait() }(p.ended)
 }
 
+// readyWithin is generous: the machine may be busy with brokers that start, too.
+const readyWithin = 2 * time.Minute
+
 func (p *process) ready() {
 	p.t.Helper()
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(readyWithin); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		select {
 		case err := <-p.ended:
 			p.ended <- err
@@ -117,7 +120,7 @@ func (p *process) ready() {
 		}
 	}
 	_, body := p.get(p.ports["admin"], "/readyz")
-	p.t.Fatalf("hoplog %v is not ready after 60 s: %s\n%s", p.args, body, p.out.tail())
+	p.t.Fatalf("hoplog %v is not ready after %s: %s\n%s", p.args, readyWithin, body, p.out.tail())
 }
 
 func (p *process) kill() {

@@ -12,6 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// patience bounds waiting for a cluster. A busy machine takes a minute to start three brokers.
+const patience = 3 * time.Minute
+
 // Cluster is a number of brokers, each a controller too, that keep their internal topics on as many replicas as there are
 // brokers, with all but one of them in sync.
 type Cluster struct {
@@ -44,7 +47,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 		b.Launch()
 	}
 	c.connect()
-	c.await("all brokers know each other", time.Minute, func(ctx context.Context) error {
+	c.await("all brokers know each other", patience, func(ctx context.Context) error {
 		meta, err := c.metadata(ctx)
 		if err == nil && len(meta.Brokers) < n {
 			err = fmt.Errorf("%d of %d brokers", len(meta.Brokers), n)
@@ -121,10 +124,10 @@ func (c *Cluster) Leader(topic string, partition int32) *Broker {
 	return nil
 }
 
-// AwaitInSync waits until every replica of every partition is in sync, a minute at most.
+// AwaitInSync waits until every replica of every partition is in sync.
 func (c *Cluster) AwaitInSync() {
 	c.t.Helper()
-	c.await("all replicas are in sync", time.Minute, func(ctx context.Context) error {
+	c.await("all replicas are in sync", patience, func(ctx context.Context) error {
 		all, err := c.metadata(ctx) // internal topics too
 		if err != nil {
 			return err

@@ -139,7 +139,7 @@ func (b *Broker) Resume() { _ = b.cmd.Process.Signal(syscall.SIGCONT) }
 // await waits for an open port of a living process. Clients wait for metadata themselves.
 func (b *Broker) await() {
 	b.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(patience)
 	for {
 		conn, err := net.DialTimeout("tcp", b.Addr(), time.Second)
 		if err == nil {
@@ -150,7 +150,7 @@ func (b *Broker) await() {
 		case <-b.exited:
 			b.t.Fatalf("kafka ended at its start:\n%s", b.logTail())
 		case <-deadline:
-			b.t.Fatalf("kafka did not start within 60 s:\n%s", b.logTail())
+			b.t.Fatalf("kafka did not start within %s:\n%s", patience, b.logTail())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
