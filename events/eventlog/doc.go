@@ -7,6 +7,7 @@
 //   - A tail starts where its caller says and never moves its position by itself: an offset that the log does not hold
 //     is an error, not a reset.
 //   - Offsets are kept by the readers, next to their state. Nothing is ever committed to a consumer group.
+//   - The embedded broker opens no file that was not verified (segments), and writes none while the disk is full.
 //
 // It handles raw records and knows nothing of envelopes. It must not import commands, projections, readmodels or
 // gateway, and no other package may import the Kafka client.
