@@ -59,7 +59,7 @@ const (
 	// spanBehind is how far behind the log, in batches, a commit waits for the next batch.
 	spanBehind = 4
 	// spanIdle is how long it waits, and spanTime how long in all.
-	spanIdle = 200 * time.Millisecond
+	spanIdle = time.Second
 	spanTime = 5 * time.Second
 )
 
