@@ -38,6 +38,7 @@ type StartResult struct {
 type Start struct {
 	VerifiedMS float64 `json:"verified_ms"` // until the files were verified
 	TookMS     float64 `json:"took_ms"`     // until the broker answered
+	CPUMS      float64 `json:"cpu_ms"`      // of the process until then, user and system time
 	PeakMiB    float64 `json:"peak_mib"`    // of resident memory until then
 	Bytes      int64   `json:"bytes_verified"`
 }
@@ -126,7 +127,7 @@ func StartOnly(dir string) (*Start, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.TookMS, s.PeakMiB = since(), peakMiB()
+	s.TookMS, s.CPUMS, s.PeakMiB = since(), us(cpuOfSelf())/1000, peakMiB()
 	return &s, b.Close()
 }
 
@@ -149,13 +150,13 @@ func (r *StartResult) floors() []Floor { return nil }
 func (r *StartResult) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s links, %s MiB of log, filled at %s links/s\n\n", thousands(float64(r.Links)), thousands(float64(r.LogBytes>>20)), thousands(r.FilledPer))
 	t := table(w)
-	fmt.Fprintln(t, "start\tverified after\tof that GB/s\tanswers after\tpeak memory")
+	fmt.Fprintln(t, "start\tverified after\tof that GB/s\tanswers after\tCPU\tpeak memory")
 	for _, group := range []struct {
 		name   string
 		starts []Start
 	}{{"after a clean stop", r.Clean}, {"as after kill -9", r.Killed}} {
 		for _, s := range group.starts {
-			fmt.Fprintf(t, "%s\t%s\t%.2f\t%s\t%.0f MiB\n", group.name, short(s.VerifiedMS), per(float64(s.Bytes)/1e6, s.VerifiedMS), short(s.TookMS), s.PeakMiB)
+			fmt.Fprintf(t, "%s\t%s\t%.2f\t%s\t%s\t%.0f MiB\n", group.name, short(s.VerifiedMS), per(float64(s.Bytes)/1e6, s.VerifiedMS), short(s.TookMS), short(s.CPUMS), s.PeakMiB)
 		}
 	}
 	return t.Flush()
