@@ -60,7 +60,7 @@ const (
 	spanBehind = 4
 	// spanIdle is how long it waits, and spanTime how long in all.
 	spanIdle = time.Second
-	spanTime = 5 * time.Second
+	spanTime = 15 * time.Second
 )
 
 // read polls and checks the next batch, at most up to the limit (nil: none). It returns an empty batch when the limit is

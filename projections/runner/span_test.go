@@ -36,14 +36,14 @@ func openTables(tb testing.TB, fs vfs.FS, bulkBytes int) *runner.Pebble {
 }
 
 func TestFarBehindManyBatchesAreOneCommit(t *testing.T) {
-	const links = 2000
+	const links = 800
 	log, p := logOf(links), &borrower{}
 	store := openTables(t, vfs.NewMem(), 1)
 	defer store.Close()
 	r := newRunner(t, log, store, p)
 	must(t, r.RunToEnd(soon(t)))
 	wantTally(t, store, links)
-	// 4,000 records in batches of 64; a commit for each of the last that are not far behind, and one for all before them.
+	// 1,600 records in batches of 64; a commit for each of the last that are not far behind, and one for all before them.
 	if p.commits < 2 || p.commits > 12 {
 		t.Errorf("%d commits", p.commits)
 	}
@@ -71,7 +71,7 @@ func TestFarBehindManyBatchesAreOneCommit(t *testing.T) {
 
 // TestSpanStopsBeforePoison: a commit of many batches is dropped whole, and the store stands for what its positions say.
 func TestSpanStopsBeforePoison(t *testing.T) {
-	const links, bad = 2000, 900
+	const links, bad = 800, 400
 	boom := errors.New("boom")
 	log, fs := logOf(links), vfs.NewMem()
 	store := openTables(t, fs, 1)
@@ -100,11 +100,11 @@ func TestSpanStopsBeforePoison(t *testing.T) {
 
 // TestSpanEndsAtAnAlarm: what came before it counts and is committed.
 func TestSpanEndsAtAnAlarm(t *testing.T) {
-	log := logOf(1500)
+	log := logOf(600)
 	partition := events.PartitionOf(bucket(3), partitions)
 	ends, _ := log.Ends(context.Background(), "")
 	log.AppendRaw(bucket(3), []byte("no envelope"))
-	addTo(log, 1500, 3000)
+	addTo(log, 600, 1200)
 	store := openTables(t, vfs.NewMem(), 1)
 	defer store.Close()
 	r := newRunner(t, log, store, &borrower{})
@@ -157,8 +157,8 @@ func TestCrashBetweenTables(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	log, links := logOf(0), 0
 	fs := vfs.NewCrashableMem()
-	for range 25 {
-		more := 1 + random.IntN(600) // up to 1200 records: sometimes far behind
+	for range 12 {
+		more := 1 + random.IntN(300) // up to 600 records: sometimes far behind
 		addTo(log, links, links+more)
 		links += more
 		store := openTables(t, fs, 1+random.IntN(20_000))
