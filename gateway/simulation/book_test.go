@@ -141,6 +141,7 @@ func (w *world) checkWrite(r *request, p *promise, a *answer) {
 		w.checkLink(r, a, o.GetVersion())
 		w.book.meet(known{a.link.Owner, a.link.Domain, a.link.Code, position})
 		a.life.shown.raise(a.link.Domain, a.link.Code, a.link.Version)
+		a.life.written.raise(a.link.Domain, a.link.Code, a.link.Version)
 	}
 	if commands.Stores(e.Envelope) || o.GetReplayed() {
 		w.checkPromise(r, p, a, verdict{o.GetError(), o.GetNamespace(), o.GetCode(), o.GetVersion()}, e)

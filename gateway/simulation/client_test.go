@@ -205,6 +205,8 @@ func (c *client) afterwards(r *request, p *promise, a *answer) {
 		if at, ok := a.position(); ok && a.link.Code != "" {
 			c.read(known{a.link.Owner, a.link.Domain, a.link.Code, at})
 		}
+	case 4:
+		c.listOf(a.life.process, known{owner: a.link.Owner, domain: a.link.Domain, code: a.link.Code})
 	}
 }
 

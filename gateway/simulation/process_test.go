@@ -64,6 +64,7 @@ type life struct {
 	owners    *owners.Store
 	redirects *redirects.Store // of a redirect node
 	shown     floors           // of an API or a node: what it has shown
+	written   floors           // of an API: what it has answered writes with, which its owner index holds too
 	open      atomic.Bool      // of an API: it listens, as it does once it has read the control log
 }
 

@@ -86,14 +86,24 @@ func (c *client) history(k known) {
 	}
 }
 
-// list asks for the first page of an owner's links. A link at whose position it is asked must be there.
-func (c *client) list(k known) {
+// list asks for the first page of an owner's links. A link at whose position it is asked, or with which this very process
+// answered a write, must be there.
+func (c *client) list(k known) { c.listOf(c.anyAPI(), k) }
+
+func (c *client) listOf(p *process, k known) {
+	if k.code == "" {
+		return
+	}
+	l, least := p.current(), uint64(0)
+	if l != nil {
+		least = l.written.of(k.domain, k.code)
+	}
 	r := &request{method: http.MethodGet, path: "/v1/links?limit=1000", owner: k.owner, other: true}
 	if k.position.Seq > 0 {
 		r.position = k.position.String()
 	}
-	a := c.ask(c.anyAPI(), r)
-	if a.lost() || a.status == http.StatusServiceUnavailable {
+	a := c.ask(p, r)
+	if a.lost() || a.life != l || a.status == http.StatusServiceUnavailable {
 		return
 	}
 	var page gateway.LinkPage
@@ -104,9 +114,13 @@ func (c *client) list(k known) {
 	found := false
 	for i := range page.Links {
 		c.w.checkShown(r.String(), a.life, &page.Links[i])
-		found = found || page.Links[i].Domain == k.domain && page.Links[i].Code == k.code
+		if page.Links[i].Domain == k.domain && page.Links[i].Code == k.code {
+			if found = true; page.Links[i].Version < least {
+				c.w.fail("%s lists %s/%s at version %d, a write was answered with %d", r, k.domain, k.code, page.Links[i].Version, least)
+			}
+		}
 	}
-	version := c.w.truth.versionAt(k.domain, k.code, k.position.Seq)
+	version := max(least, c.w.truth.versionAt(k.domain, k.code, k.position.Seq))
 	if latest := c.w.truth.latest(k.domain, k.code); version > 0 && !found && !latest.GetDeleted() && page.NextCursor == nil {
 		c.w.fail("%s does not list %s/%s, which is at version %d there", r, k.domain, k.code, version)
 	}
