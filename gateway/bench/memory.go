@@ -91,7 +91,7 @@ func (cfg *MemoryConfig) create(ctx context.Context, t *target, result *MemoryRe
 			from := done
 			done += len(links)
 			if len(links) > 0 {
-				group.Go(func() error { return makeBatch(ctx, t.client, from, links) })
+				group.Go(func() error { return patientBatch(ctx, t.client, from, links) })
 			}
 		}
 		if err := group.Wait(); err != nil {
@@ -101,6 +101,18 @@ func (cfg *MemoryConfig) create(ctx context.Context, t *target, result *MemoryRe
 	}
 	result.CreatedPerS = per(float64(cfg.Links), time.Since(began).Seconds())
 	return nil
+}
+
+// patientBatch repeats a batch that a busy server does not answer in time. With the same key it is created once.
+func patientBatch(ctx context.Context, api *client.API, from int, links []client.Link) error {
+	key := client.Options{Key: fmt.Sprintf("%s-%d", randomKey(), from)}
+	for tries := 30; ; tries-- {
+		err := makeBatch(ctx, api, from, links, key)
+		if err == nil || tries == 0 || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // stage lets the process settle and notes how it is.

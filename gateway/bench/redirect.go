@@ -123,7 +123,7 @@ func (cfg *RedirectConfig) makeLinks(ctx context.Context, t *target, result *Red
 	for from := 0; from < cfg.Links; from += makingBatch {
 		batch := links[from:min(from+makingBatch, cfg.Links)]
 		group.Go(func() error {
-			if err := makeBatch(ctx, t.client, from, batch); err != nil {
+			if err := makeBatch(ctx, t.client, from, batch, client.Options{}); err != nil {
 				return err
 			}
 			select {
@@ -140,12 +140,12 @@ func (cfg *RedirectConfig) makeLinks(ctx context.Context, t *target, result *Red
 	return links, nil
 }
 
-func makeBatch(ctx context.Context, api *client.API, from int, links []client.Link) error {
+func makeBatch(ctx context.Context, api *client.API, from int, links []client.Link, o client.Options) error {
 	rows := make([]client.LinkCreate, len(links))
 	for i := range rows {
 		rows[i].Target = targetOf(from + i)
 	}
-	results, _, err := api.CreateBatch(ctx, rows, client.Options{})
+	results, _, err := api.CreateBatch(ctx, rows, o)
 	if err != nil {
 		return err
 	}
