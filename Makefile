@@ -132,13 +132,13 @@ GO_TEST      = $(GOTESTSUM) --format standard-quiet $(COUNT) --
 .PHONY: vet
 vet:
 	@echo "go vet"
-	@go vet ./...
+	@go vet -tags synctests ./...
 
 ## lint: golangci-lint as pinned in go.mod
 .PHONY: lint
 lint: $(GOLANGCI)
 	@echo "golangci-lint"
-	@$(GOLANGCI) run ./...
+	@$(GOLANGCI) run --build-tags synctests ./...
 
 ## check: the fast inner loop: generated code is current, vet, lint, unit tests
 .PHONY: check
@@ -155,7 +155,7 @@ test: test-needs generated-current vet lint $(GOTESTSUM)
 	@$(GO_TEST) -count=1 -timeout 15m -tags synctests ./gateway/simulation
 	@$(MAKE) --no-print-directory fuzz
 	@echo "system tests on bin/hoplog"
-	@$(GO_TEST) -count=1 -p 1 -timeout 15m $(SYSTEMTEST)
+	@$(GO_TEST) -count=1 -p 1 -timeout 25m $(SYSTEMTEST)
 	@sed 's/^/did not run: /' .tools/not-run
 	@awk '{p+=$$1; f+=$$2; s+=$$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}' $(COUNTS)
 

@@ -35,7 +35,7 @@ type store struct {
 // aside and begun anew.
 func openStore(dir string, partitions int, options *pebble.Options, reports disk.Reports) (*store, error) {
 	options.EnsureDefaults()
-	options.MemTableSize, options.Logger = 32<<20, silence{}
+	options.FormatMajorVersion, options.MemTableSize, options.Logger = pebble.FormatNewest, 32<<20, silence{}
 	for i := range options.Levels {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most look-ups of a create find nothing
 	}

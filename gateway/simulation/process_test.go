@@ -124,7 +124,7 @@ func (l *life) run(ctx context.Context, name string, work func(context.Context) 
 // channel belongs to its bubble.
 func (l *life) startWriter(ctx context.Context) (err error) {
 	l.handler, err = handler.Open(handler.Config{Log: l.log, Logger: l.w.logger, Dir: "commands", Partitions: partitions,
-		Options: &pebble.Options{FS: l.fs, FormatMajorVersion: pebble.FormatNewest}, Now: l.clock})
+		Options: &pebble.Options{FS: l.fs}, Now: l.clock})
 	if err != nil {
 		return err
 	}
