@@ -36,6 +36,7 @@ type store struct {
 func openStore(dir string, partitions int, options *pebble.Options, reports disk.Reports) (*store, error) {
 	options.EnsureDefaults()
 	options.FormatMajorVersion, options.MemTableSize, options.Logger = pebble.FormatNewest, 32<<20, silence{}
+	options.L0CompactionThreshold = 8 // keys come from everywhere: each merge rewrites all of the level below
 	for i := range options.Levels {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // most look-ups of a create find nothing
 	}

@@ -137,8 +137,12 @@ func (w *writer) batch(ctx context.Context, records []eventlog.Record) error {
 	o := w.ledger.begin()
 	defer o.drop()
 	out, err := w.decideAll(ctx, o, records)
-	if err != nil || len(out) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(out) == 0 {
+		w.standing.command.Store(w.next)
+		return nil
 	}
 	if err := w.append(ctx, out); err != nil {
 		return err

@@ -142,7 +142,7 @@ func (cfg *CreateConfig) measure(ctx context.Context, t *target, result *CreateR
 	}{
 		{load{connections: cfg.Clients, during: createWarmUp, source: links}, 0, "warm-up"},
 		{load{connections: cfg.Clients, during: cfg.During, source: links}, result.Limits.Single.PerSecond, "single"},
-		{load{connections: cfg.Clients, during: cfg.During, source: links, rate: cfg.Rate}, 0, fmt.Sprintf("single, %s/s", thousands(cfg.Rate))},
+		{load{connections: max(1, min(cfg.Clients, int(cfg.Rate))), during: cfg.During, source: links, rate: cfg.Rate}, 0, fmt.Sprintf("single, %s/s", thousands(cfg.Rate))},
 		{load{connections: cfg.BatchClients, during: cfg.During, source: batches}, result.Limits.Batch.PerSecond, fmt.Sprintf("batches of %d", cfg.Batch)},
 	}
 	for i, p := range phases {

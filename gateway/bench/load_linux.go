@@ -191,8 +191,9 @@ func (g *generator) tick() error {
 
 func (g *generator) serveDue() error {
 	for len(g.due) > 0 && len(g.idle) > 0 {
-		i, since := g.idle[len(g.idle)-1], g.due[0]
-		g.idle, g.due = g.idle[:len(g.idle)-1], g.due[1:]
+		// The one that waited longest: a server may end a connection that asks nothing for seconds.
+		i, since := g.idle[0], g.due[0]
+		g.idle, g.due = g.idle[1:], g.due[1:]
 		if err := g.ask(i, since); err != nil {
 			return err
 		}

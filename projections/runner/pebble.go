@@ -58,6 +58,10 @@ func OpenPebble(dir string, o PebbleOptions) (*Pebble, error) {
 	return p, nil
 }
 
+// l0Compaction is how many layers of fresh tables gather before they are merged. Keys come from everywhere in the key space, so
+// each merge reads and writes all of the level below: fewer of them save processor time, and a look-up asks a filter more.
+const l0Compaction = 8
+
 func (o PebbleOptions) build() *pebble.Options {
 	opts := &pebble.Options{
 		FS:                          o.FS,
@@ -65,7 +69,7 @@ func (o PebbleOptions) build() *pebble.Options {
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                o.MemTableBytes,
 		MemTableStopWritesThreshold: 3,
-		L0CompactionThreshold:       4,
+		L0CompactionThreshold:       l0Compaction,
 		L0StopWritesThreshold:       24,
 		LBaseMaxBytes:               64 << 20,
 		// The kernel writes back in the background; these keep it from doing all of it at once.
