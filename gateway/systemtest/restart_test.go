@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestStartFoldsOnlyTheTail: a start goes on where the stores stand. How many envelopes it folds again does not grow with the
@@ -23,13 +22,12 @@ func TestStartFoldsOnlyTheTail(t *testing.T) {
 			t.Fatalf("batch: %d %s", a.status, a.raw)
 		}
 	}
-	// What a store has committed reaches the kernel within moments, and outlives the process then.
-	time.Sleep(2 * time.Second)
 	for name, end := range map[string]func(){"kill -9": p.kill, "SIGTERM": func() { p.stop() }} {
 		end()
 		p.start()
 		for fold, records := range p.foldedOfLinks() {
-			if records > batches*batch/20 {
+			// The last 32 KiB of a store's own log may still be in the process when it is killed, about a hundred envelopes.
+			if records > batches*batch/5 {
 				t.Errorf("after %s, %s folded %d of %d envelopes again", name, fold, records, batches*batch)
 			}
 		}
