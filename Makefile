@@ -143,7 +143,7 @@ lint: $(GOLANGCI)
 ## check: the fast inner loop: generated code is current, vet, lint, unit tests
 .PHONY: check
 check: generated-current vet lint $(GOTESTSUM)
-	@$(GO_TEST) -short -p 2 -timeout 2m $(UNIT)
+	@$(GO_TEST) -short -p 2 -timeout 5m $(UNIT)
 
 ## test: install what the tests need, run all of them
 .PHONY: test

@@ -15,6 +15,9 @@ import (
 // TestCluster is what a cluster adds: processes that make the topics at once, brokers that know different things, and one
 // that is killed.
 func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode: three Kafka brokers; make test runs it")
+	}
 	c := realkafka.StartCluster(t, 3)
 	brokers := strings.Split(c.Addrs(), ",")
 	plan := eventlog.TopicPlan{Partitions: 4, ReplicationFactor: 3, MinISR: 2}

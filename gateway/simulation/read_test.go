@@ -80,6 +80,10 @@ func (c *client) history(k known) {
 	}
 	for i, event := range h.Events {
 		p, err := events.ParsePosition(event.Position)
+		if err == nil && c.w.truth.at(p) == nil { // the process may have read it before the truth did
+			c.w.failUnlessOver("%s: event %d is at %s, and the log does not come to it", r, i, event.Position)
+			return
+		}
 		if err != nil || event.Version != uint64(i)+1 || c.w.truth.versionAt(k.domain, k.code, p.Seq) != event.Version {
 			c.w.fail("%s: event %d is version %d at %s", r, i, event.Version, event.Position)
 		}
@@ -121,8 +125,8 @@ func (c *client) listOf(p *process, k known) {
 		}
 	}
 	version := max(least, c.w.truth.versionAt(k.domain, k.code, k.position.Seq))
-	if latest := c.w.truth.latest(k.domain, k.code); version > 0 && !found && !latest.GetDeleted() && page.NextCursor == nil {
-		c.w.fail("%s does not list %s/%s, which is at version %d there", r, k.domain, k.code, version)
+	if version > 0 && !found && page.NextCursor == nil && !c.w.truth.comesToDelete(k.domain, k.code) {
+		c.w.failUnlessOver("%s does not list %s/%s, which is at version %d there", r, k.domain, k.code, version)
 	}
 }
 
@@ -135,6 +139,14 @@ func (t *truth) latest(domain, code string) *pb.Link {
 		return nil
 	}
 	return list[len(list)-1].Link
+}
+
+// comesToDelete reports whether a link is deleted, once the log says so: a process may have read it before the truth did.
+func (t *truth) comesToDelete(domain, code string) bool {
+	return t.until(func() bool {
+		list := t.links[events.RouteKey(domain, code)]
+		return len(list) > 0 && list[len(list)-1].GetDeleted()
+	})
 }
 
 // inquire asks what became of a write that was answered.
