@@ -13,6 +13,9 @@ import (
 // KeyTTL is how long a request key counts, in microseconds of stamped time. Clients are promised a day less.
 const KeyTTL = 8 * 24 * 3600 * 1_000_000
 
+// KeyCounts reports whether a request key that was stored at one stamped time still counts at another; microseconds.
+func KeyCounts(storedUS, atUS int64) bool { return atUS-storedUS < KeyTTL }
+
 // State is what a bucket knows of the things that one command concerns. Its zero value: nothing happened yet. Messages in
 // it are never changed in place.
 type State struct {
@@ -130,7 +133,7 @@ func Decide(s State, c LinkCommand) Decision {
 
 // replay answers a request whose key was met before.
 func replay(stored *pb.StoredRequest, c LinkCommand) (Decision, bool) {
-	if stored == nil || c.Stamp.GetTimeUs()-stored.GetTimeUs() >= KeyTTL {
+	if stored == nil || !KeyCounts(stored.GetTimeUs(), c.Stamp.GetTimeUs()) {
 		return Decision{}, false
 	}
 	if !bytes.Equal(stored.GetBodyHash(), c.GetRequest().GetBodyHash()) {

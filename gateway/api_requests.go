@@ -57,7 +57,7 @@ func (a *api) requestReport(owner, key string) (RequestReport, error) {
 // counting leaves the outcomes whose keys still count: 7 days, and the day of grace.
 func (a *api) counting(found []links.Request) []links.Request {
 	now := a.Now().UnixMicro()
-	return slices.DeleteFunc(found, func(r links.Request) bool { return now-r.GetTimeUs() >= commands.KeyTTL })
+	return slices.DeleteFunc(found, func(r links.Request) bool { return !commands.KeyCounts(r.GetTimeUs(), now) })
 }
 
 func (a *api) requestRow(stored links.Request) RequestRow {

@@ -231,7 +231,7 @@ func (s *store) sweep(bucket uint32, bucketTimeUS int64) error {
 		if err = r.UnmarshalVT(it.Value()); err != nil {
 			break
 		}
-		if bucketTimeUS-r.GetTimeUs() >= commands.KeyTTL {
+		if !commands.KeyCounts(r.GetTimeUs(), bucketTimeUS) {
 			err = errors.Join(err, b.Delete(it.Key(), nil))
 		}
 	}

@@ -67,5 +67,5 @@ func (s *Store) sweep(from []byte, rows int) (next []byte, err error) {
 // expired judges a row as the decider judges its key. A row that cannot be read stays, for whoever asks for it to find.
 func expired(value []byte, newestUS int64) bool {
 	var r pb.StoredRequest
-	return len(value) > 8 && r.UnmarshalVT(value[8:]) == nil && newestUS-r.GetTimeUs() >= commands.KeyTTL
+	return len(value) > 8 && r.UnmarshalVT(value[8:]) == nil && !commands.KeyCounts(r.GetTimeUs(), newestUS)
 }
