@@ -9,15 +9,20 @@ type arena struct {
 
 const (
 	arenaBlock = 256 << 10
-	arenaKept  = 64 // blocks kept between batches
+	arenaKept  = 4 // blocks kept between commits in any case; of more, as many as the last needed
 )
 
 func (a *arena) reset() {
 	a.full = append(a.full, a.now)
+	keep := max(arenaKept, len(a.full))
 	for _, block := range a.full {
-		if cap(block) == arenaBlock && len(a.free) < arenaKept {
+		if cap(block) == arenaBlock && len(a.free) < keep {
 			a.free = append(a.free, block[:0])
 		}
+	}
+	if len(a.free) > keep {
+		clear(a.free[keep:])
+		a.free = a.free[:keep]
 	}
 	clear(a.full)
 	a.full, a.now = a.full[:0], nil

@@ -15,13 +15,13 @@ type index struct {
 
 const (
 	indexSlots = 1 << 10 // at least
-	indexKept  = 1 << 16 // more are given back with the commit that needed them
+	indexKept  = 1 << 16 // more are given back unless a commit needs a quarter of them
 )
 
 func hashOf(key []byte) uint32 { return uint32(xxhash.Sum64(key)) }
 
 func (x *index) reset() {
-	if len(x.slots) > indexKept {
+	if len(x.slots) > indexKept && x.used < len(x.slots)/8 {
 		x.slots = nil
 	}
 	if x.used > 0 {

@@ -26,11 +26,14 @@ type Projection interface {
 	Committed(accepted []Accepted)
 }
 
-// Lender is a Projection that keeps nothing of an envelope: Apply gets it lent for the call. It is spared the memory of each
-// envelope, and far behind the log many batches become one commit.
+// Lender is a Projection that keeps nothing of an envelope, which Apply gets lent for the call, and whose every key belongs to
+// one partition. It is spared the memory of each envelope, its partitions are folded side by side, and far behind the log many
+// batches become one commit.
 type Lender interface {
 	Projection
-	// Written is called in place of Committed, with all that was committed.
+	// Fork returns a projection for the envelopes of one partition. Nothing but its Apply is called.
+	Fork() Projection
+	// Written is called in place of Committed, with all that was committed, partition by partition.
 	Written(w *Write)
 }
 
@@ -68,21 +71,17 @@ type Runner struct {
 	heads   heads
 	applied atomic.Uint64
 	voids   atomic.Uint64
-	// collected is about how many bytes of changes the commit under way has: the reader ends it when they are many.
-	collected atomic.Int64
 
-	// Of the goroutine that reads.
+	// Of the goroutine that runs.
 	running  atomic.Bool
 	checkers []*events.Checker
+	lanes    []*lane
 	tail     Tail
-	left     []eventlog.Batch // polled, not yet decoded
-	span     span             // what was read since the last batch that ends a commit
+	left     []eventlog.Batch // polled, not yet checked
+	pending  pending
 
 	commit   sync.Mutex // held from the first fold of a commit to wake-up, and by Pause; guards what follows
-	write    *Write
 	journals []*journal
-	decoder  events.Decoder
-	pending  pending
 
 	mu          sync.Mutex // guards what follows
 	live        Store
@@ -98,7 +97,7 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.MaxRecords == 0 {
 		cfg.MaxRecords = defaultMaxRecords
 	}
-	r := &Runner{cfg: cfg, live: cfg.Store, write: newWrite(), stopped: make(chan struct{})}
+	r := &Runner{cfg: cfg, live: cfg.Store, stopped: make(chan struct{})}
 	r.lender, _ = cfg.Projection.(Lender)
 	r.heads.init()
 	s, err := load(cfg.Store)
@@ -132,8 +131,9 @@ func (r *Runner) restore(s *stored) error {
 	return nil
 }
 
-// newCheckers makes a checker per partition and puts it where its journal stands.
+// newCheckers makes the lanes, and a checker per partition, and puts it where its journal stands.
 func (r *Runner) newCheckers() error {
+	r.lanes = newLanes(r.cfg.Projection, r.partitions)
 	r.checkers = make([]*events.Checker, r.partitions)
 	for i, j := range r.journals {
 		r.checkers[i] = events.NewChecker(r.cfg.Topic, int32(i), r.partitions)
@@ -197,15 +197,16 @@ func (r *Runner) agree(partitions int) error {
 func (r *Runner) found(partitions int) error {
 	r.commit.Lock()
 	defer r.commit.Unlock()
-	r.write.reset(r.current())
-	r.write.Set(metaKey, []byte(meta(r.cfg.Projection.Name(), r.cfg.Topic, partitions)))
+	w := newWrite()
+	w.reset(r.current())
+	w.Set(metaKey, []byte(meta(r.cfg.Projection.Name(), r.cfg.Topic, partitions)))
 	journals := make([]*journal, partitions)
 	for p := range journals {
 		journals[p] = newJournal(int32(p))
-		journals[p].rewrite(r.write)
+		journals[p].rewrite(w)
 	}
-	r.write.seal()
-	if err := r.write.store.Commit(r.write); err != nil {
+	w.seal()
+	if err := w.store.Commit([]*Write{w}); err != nil {
 		return err
 	}
 	r.mu.Lock()

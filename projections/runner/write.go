@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -40,7 +41,7 @@ type Message interface {
 func newWrite() *Write { return &Write{} }
 
 func (w *Write) reset(s Store) {
-	if cap(w.ops) > keptOps {
+	if cap(w.ops) > keptOps && len(w.ops) < cap(w.ops)/4 {
 		w.ops, w.order = nil, nil
 	}
 	clear(w.ops) // a kept op shall not keep its block
@@ -49,7 +50,8 @@ func (w *Write) reset(s Store) {
 	w.arena.reset()
 }
 
-// keptOps is how many changes a Write keeps room for. A commit from far behind the log has many more, and is not the rule.
+// keptOps is how many changes a Write keeps room for in any case; for more, as long as commits need a quarter of it: those
+// from far behind the log do.
 const keptOps = 1 << 15
 
 // Get returns the value under key, nil when there is none. It is lent until the commit and must not be changed.
@@ -87,14 +89,22 @@ func (w *Write) put(key, value []byte) {
 		w.ops[i].value = value
 		return
 	}
-	w.ops = append(w.ops, op{w.arena.copy(key), value, hash})
+	w.push(op{w.arena.copy(key), value, hash})
 	w.index.add(w.ops)
 }
 
 // append adds an operation that is not read back within the commit.
 func (w *Write) append(key, value []byte) {
 	w.bytes += len(key) + len(value)
-	w.ops = append(w.ops, op{key: key, value: value})
+	w.push(op{key: key, value: value})
+}
+
+// push doubles the room when there is none left: append would add a quarter at a time, and copy all of it each time.
+func (w *Write) push(o op) {
+	if len(w.ops) == cap(w.ops) {
+		w.ops = slices.Grow(w.ops, max(64, len(w.ops)))
+	}
+	w.ops = append(w.ops, o)
 }
 
 // seal ends the collecting and puts the changes in key order, which is how a store takes them fastest: in Pebble, half the
@@ -164,14 +174,15 @@ func wordOf(key []byte, after int) uint64 {
 	return binary.BigEndian.Uint64(word[:])
 }
 
-// Each calls f for every change in key order, one per key; a nil value means deleted. Slices are lent for the call.
-func (w *Write) Each(f func(key, value []byte) error) error {
-	for _, at := range w.order {
-		if err := f(w.ops[at.op].key, w.ops[at.op].value); err != nil {
-			return err
+// All walks the changes in key order, one per key; a nil value means deleted. Slices are lent until the next commit.
+func (w *Write) All() iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for _, at := range w.order {
+			if !yield(w.ops[at.op].key, w.ops[at.op].value) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // Len returns how many changes there are.

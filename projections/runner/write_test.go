@@ -44,7 +44,7 @@ func TestWriteReadsItself(t *testing.T) {
 					}
 				}
 				w.seal()
-				if err := store.Commit(w); err != nil {
+				if err := store.Commit([]*Write{w}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -76,7 +76,7 @@ func TestJournalStaysSmall(t *testing.T) {
 	journal := newJournal(0)
 	journal.rewrite(w)
 	w.seal()
-	if err := store.Commit(w); err != nil {
+	if err := store.Commit([]*Write{w}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[uint32]string{}
@@ -90,7 +90,7 @@ func TestJournalStaysSmall(t *testing.T) {
 		}
 		journal.add(w, place{int64(i), int64(i / 2)}, moved)
 		w.seal()
-		if err := store.Commit(w); err != nil {
+		if err := store.Commit([]*Write{w}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,9 +20,6 @@ func (*projection) Name() string { return "owners/1" }
 // Committed implements runner.Projection.
 func (*projection) Committed([]runner.Accepted) {}
 
-// Written implements runner.Lender.
-func (*projection) Written(*runner.Write) {}
-
 // Apply implements runner.Projection.
 func (p *projection) Apply(w *runner.Write, a runner.Accepted) error {
 	for _, event := range a.GetEvents() {
