@@ -90,15 +90,14 @@ func (r *Runner) waits(b *batch) bool {
 	if r.lender == nil || r.pending.alarm != nil || time.Since(r.pending.began) >= spanTime {
 		return false
 	}
-	var behind int64
 	for _, p := range b.parts {
-		behind += p.behind
+		r.behind[p.partition] = p.behind
 	}
 	size := 0
 	for _, l := range r.lanes {
 		size += l.write.Size()
 	}
-	return behind > int64(spanBehind*r.cfg.MaxRecords) && size < spanBytes
+	return sum(r.behind) > int64(spanBehind*r.cfg.MaxRecords) && size < spanBytes
 }
 
 // moved is where a commit leaves a partition: its place, and the heads that changed since the last commit.

@@ -78,6 +78,7 @@ type Runner struct {
 	lanes    []*lane
 	tail     Tail
 	left     []eventlog.Batch // polled, not yet checked
+	behind   []int64          // about how many records come after those polled, per partition
 	pending  pending
 
 	commit   sync.Mutex // held from the first fold of a commit to wake-up, and by Pause; guards what follows
@@ -133,7 +134,7 @@ func (r *Runner) restore(s *stored) error {
 
 // newCheckers makes the lanes, and a checker per partition, and puts it where its journal stands.
 func (r *Runner) newCheckers() error {
-	r.lanes = newLanes(r.cfg.Projection, r.partitions)
+	r.lanes, r.behind = newLanes(r.cfg.Projection, r.partitions), make([]int64, r.partitions)
 	r.checkers = make([]*events.Checker, r.partitions)
 	for i, j := range r.journals {
 		r.checkers[i] = events.NewChecker(r.cfg.Topic, int32(i), r.partitions)
