@@ -49,6 +49,9 @@ func (c *Checker) RestoreHead(number uint32, head *pb.BucketHead) error {
 	return nil
 }
 
+// Place returns where the checker stands.
+func (c *Checker) Place() Place { return Place{c.next, c.maxL} }
+
 // Next returns the next offset to read.
 func (c *Checker) Next() int64 { return c.next }
 
@@ -113,37 +116,66 @@ func (c *Checker) CheckLent(offset int64, key, value []byte) (e *Envelope, accep
 }
 
 func (c *Checker) check(offset int64, key, value []byte, decode func([]byte) (*Envelope, error)) (e *Envelope, accepted bool, err error) {
-	if c.stopped != nil {
-		return nil, false, c.stopped
-	}
-	if offset != c.next {
-		return nil, false, c.alarm(offset, NoBucket, fmt.Sprintf("gap in offsets: expected %d", c.next))
+	if err := c.expect(offset); err != nil {
+		return nil, false, err
 	}
 	e, err = decode(value)
 	if err != nil {
 		return nil, false, c.alarm(offset, NoBucket, err.Error())
 	}
+	accepted, err = c.link(offset, key, e)
+	if err != nil {
+		return nil, false, err
+	}
+	return e, accepted, nil
+}
+
+// CheckEncoded is Check for whoever has just encoded the record: e is what was encoded, with the hash of the bytes that the
+// log confirmed at this offset. It saves decoding and hashing them again; the rule is the same.
+func (c *Checker) CheckEncoded(offset int64, key []byte, e *Envelope) (accepted bool, err error) {
+	if err := c.expect(offset); err != nil {
+		return false, err
+	}
+	if err := accept(e.Envelope); err != nil {
+		return false, c.alarm(offset, NoBucket, err.Error())
+	}
+	return c.link(offset, key, e)
+}
+
+// expect refuses a record that is not the next one, and all after an alarm.
+func (c *Checker) expect(offset int64) error {
+	if c.stopped != nil {
+		return c.stopped
+	}
+	if offset != c.next {
+		return c.alarm(offset, NoBucket, fmt.Sprintf("gap in offsets: expected %d", c.next))
+	}
+	return nil
+}
+
+// link takes a decoded envelope into its bucket's chain.
+func (c *Checker) link(offset int64, key []byte, e *Envelope) (accepted bool, err error) {
 	if err := c.checkPlace(e, key); err != nil {
-		return nil, false, c.alarm(offset, e.GetBucket(), err.Error())
+		return false, c.alarm(offset, e.GetBucket(), err.Error())
 	}
 	b := c.bucket(e.GetBucket())
 	accepted, err = b.Next(e.GetSeq(), Hash(e.GetPrevHash()), e.Hash)
 	if err != nil {
-		return nil, false, c.alarm(offset, e.GetBucket(), err.Error())
+		return false, c.alarm(offset, e.GetBucket(), err.Error())
 	}
 	c.next = offset + 1
 	c.maxL = max(c.maxL, e.GetLowWatermark())
 	c.dirty[e.GetBucket()] = struct{}{}
 	if !accepted {
 		c.voids++
-		return e, false, nil
+		return false, nil
 	}
 	b.commandOffset = max(b.commandOffset, e.GetCommandOffset())
 	if e.GetOutcome().GetError() != ErrorCommandExpired {
 		b.timeUS = max(b.timeUS, e.GetStamp().GetTimeUs())
 	}
 	b.controlSeq = max(b.controlSeq, e.GetStamp().GetControlSeq())
-	return e, true, nil
+	return true, nil
 }
 
 // ErrorCommandExpired is the outcome whose stamp does not move its bucket's time: the writer's clock may be wrong.

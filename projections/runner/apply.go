@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/hoplog/hoplog/events"
 )
 
 // pending is what was folded and not committed yet.
@@ -103,8 +105,8 @@ func (r *Runner) waits(b *batch) bool {
 // moved is where a commit leaves a partition: its place, and the heads that changed since the last commit.
 type moved struct {
 	partition int32
-	place     place
-	heads     []savedHead
+	place     events.Place
+	heads     []events.SavedHead
 }
 
 func (r *Runner) moved() (out []moved, err error) {
@@ -113,8 +115,8 @@ func (r *Runner) moved() (out []moved, err error) {
 			continue // it is an alarm
 		}
 		c := r.checkers[partition]
-		heads, failed := headsOf(c)
-		out, err = append(out, moved{partition, place{c.Next(), c.MaxLowWatermark()}, heads}), errors.Join(err, failed)
+		heads, failed := c.Moved()
+		out, err = append(out, moved{partition, c.Place(), heads}), errors.Join(err, failed)
 	}
 	return out, err
 }
@@ -159,7 +161,7 @@ func (r *Runner) publish(b *batch, to []moved) {
 	r.advance(to)
 	for _, m := range to {
 		for _, h := range m.heads {
-			r.heads.publish(h.bucket, h.seq)
+			r.heads.publish(h.Bucket, h.Seq)
 		}
 	}
 }
@@ -169,7 +171,7 @@ func (r *Runner) advance(to []moved) {
 	defer r.mu.Unlock()
 	r.lastApplied = time.Now()
 	for _, m := range to {
-		r.positions[m.partition] = m.place.next
+		r.positions[m.partition] = m.place.Next
 	}
 	r.lastStamp = max(r.lastStamp, r.pending.lastStamp)
 }
