@@ -74,11 +74,11 @@ func newPlace(topic string, number int32, count int) place {
 }
 
 func (h *Handler) linkWorker(number int32) (*worker, error) {
-	at, err := h.store.loadPlace(eventlog.EventsLink, number, h.cfg.Partitions)
+	l := &linkLedger{store: h.store, partition: number, count: h.cfg.Partitions, control: h.control, now: h.cfg.Now}
+	at, err := l.loadPlace(eventlog.EventsLink)
 	if err != nil {
 		return nil, err
 	}
-	l := &linkLedger{store: h.store, partition: number, count: h.cfg.Partitions, control: h.control, now: h.cfg.Now}
 	p := &partition{stream: events.StreamLink, commandTopic: eventlog.CommandsLink, eventTopic: eventlog.EventsLink,
 		number: number, count: h.cfg.Partitions, log: h.cfg.Log, ledger: l, place: at}
 	p.standing.next.Store(at.checker.Next())
