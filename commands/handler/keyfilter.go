@@ -14,7 +14,7 @@ import (
 
 // keyFilter knows of most keys that a partition's state does not hold that it does not. Nearly all look-ups of a create find
 // nothing (a new code, a new request key), and each would search the store's memory tables, which have no filters of their
-// own: without this one they take half of a writer's time. It lives in memory: two bytes a key.
+// own: without this one they take half of a writer's time. It lives in memory: about three bytes a key.
 //
 // A layer is a split block Bloom filter (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007): a
 // key sets one bit in each of the eight words of one block, so that a look-up costs one hash and, per layer, one trip to memory.
@@ -28,10 +28,10 @@ type keyFilter struct {
 type block [8]uint64
 
 const (
-	firstLayer  = 4096 // keys
+	firstLayer  = 128 // blocks
 	layerGrowth = 4
-	// blockKeys at 64 bytes a block let one in a thousand through.
-	blockKeys = 32
+	// blockKeys is how many keys a layer takes for each block; a full layer lets one key in five thousand through.
+	blockKeys = 24
 )
 
 // filtered are the key spaces whose keys a filter holds; see store.go.
@@ -107,11 +107,11 @@ func (f *keyFilter) put(hash uint64) {
 		return
 	}
 	if f.room == 0 {
-		f.room = firstLayer
+		size := firstLayer
 		for range f.layers {
-			f.room *= layerGrowth
+			size *= layerGrowth
 		}
-		f.layers = append(f.layers, make([]block, f.room/blockKeys))
+		f.layers, f.room = append(f.layers, make([]block, size)), size*blockKeys
 	}
 	blockOf(f.layers[len(f.layers)-1], hash).add(hash)
 	f.room--

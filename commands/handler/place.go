@@ -63,7 +63,7 @@ func (l *linkLedger) loadPlace(topic string) (place, error) {
 		return at, l.adopt(at.checker, checkpoint)
 	}
 	if next := l.journal.Place().Next; next != checkpoint.GetNext() {
-		return at, fmt.Errorf("command state of partition %d stands at %d, its heads at %d: an older version has written it", l.partition, checkpoint.GetNext(), next)
+		return at, fmt.Errorf("command state of partition %d stands at %d, its heads at %d: an older version has written it; remove it, and it is built again from the log", l.partition, checkpoint.GetNext(), next)
 	}
 	return at, l.journal.Restore(at.checker)
 }
