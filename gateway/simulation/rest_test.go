@@ -72,13 +72,16 @@ func (w *world) atRest() error {
 	return nil
 }
 
+// stuck is how long the writers' group may wait for its members: the broker's own timeouts, and then those of its attendants.
+const stuck = 30 * time.Second
+
 // freeGroup restarts the broker when the writers' group is stuck in it (see virtualkafka.Broker.Rebalancing).
 func (w *world) freeGroup() {
 	if !w.broker.Rebalancing(handler.Group) {
 		w.joined = time.Now()
 		return
 	}
-	if time.Since(w.joined) < 20*time.Second {
+	if time.Since(w.joined) < stuck {
 		return
 	}
 	w.joined = time.Now()
