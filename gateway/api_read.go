@@ -101,24 +101,33 @@ func sees(caller *pb.ApiKey, link *pb.Link) bool {
 //
 // Links and domains come by different logs: a link that can be read is there, though its domain was not heard of yet.
 func (a *api) addressed(control *commands.Control, rawDomain, rawCode string) (namespace, code string, err error) {
-	domain, errDomain := url.PathUnescape(rawDomain)
-	typed, errCode := url.PathUnescape(rawCode)
-	if errDomain != nil || errCode != nil {
-		return "", "", notFound("there is nothing at this path")
-	}
-	if namespace, err = events.NormalizeNamespace(domain); err != nil {
-		return "", "", notFound("there is no such domain: " + err.Error())
-	}
-	if code, err = events.NormalizeCode(typed); err != nil {
-		return "", "", notFound("there is no such link: " + err.Error())
-	}
-	if known := control.Resolve(namespace); known != nil {
-		return known.GetNamespace(), code, nil
+	namespace, code, known, err := target(control, rawDomain, rawCode)
+	if err != nil || known {
+		return namespace, code, err
 	}
 	if _, err := a.Links.Get(namespace, code); errors.Is(err, links.ErrNotFound) {
 		return "", "", noSuchLink(namespace, code)
 	}
 	return namespace, code, nil
+}
+
+// target decodes a path, and says whether its domain is known here.
+func target(control *commands.Control, rawDomain, rawCode string) (namespace, code string, known bool, err error) {
+	domain, errDomain := url.PathUnescape(rawDomain)
+	typed, errCode := url.PathUnescape(rawCode)
+	if errDomain != nil || errCode != nil {
+		return "", "", false, notFound("there is nothing at this path")
+	}
+	if namespace, err = events.NormalizeNamespace(domain); err != nil {
+		return "", "", false, notFound("there is no such domain: " + err.Error())
+	}
+	if code, err = events.NormalizeCode(typed); err != nil {
+		return "", "", false, notFound("there is no such link: " + err.Error())
+	}
+	if found := control.Resolve(namespace); found != nil {
+		return found.GetNamespace(), code, true, nil
+	}
+	return namespace, code, false, nil
 }
 
 func noSuchLink(namespace, code string) *commands.Refusal {
