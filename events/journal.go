@@ -8,7 +8,7 @@ import (
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
-// ErrJournal: what a store holds of a reader's place and heads cannot be read.
+// ErrJournal says that what a store holds of a reader's place and heads cannot be read.
 var ErrJournal = errors.New("stored heads are damaged")
 
 // Place is where a partition's reader stands, besides its buckets' heads.
