@@ -72,7 +72,7 @@ func reasonOf(event *pb.Event) string {
 
 // readable waits for the position that a read names and returns the link at a path, if it is there for the caller.
 func (a *api) readable(c *gin.Context, domain, code string, position *string) (*pb.Link, error) {
-	if err := a.awaitPosition(c.Request.Context(), position, a.LinksAt); err != nil {
+	if err := a.awaitPosition(c.Request.Context(), position); err != nil {
 		return nil, err
 	}
 	namespace, code, err := a.addressed(a.Control.Current(), domain, code)
@@ -134,22 +134,16 @@ func noSuchLink(namespace, code string) *commands.Refusal {
 	return notFound("there is no link " + namespace + "/" + code)
 }
 
-// awaitPosition waits until what stands at a read's Hoplog-Position can be read from all these read models of links, or
-// from control.
-func (a *api) awaitPosition(ctx context.Context, given *string, models ...PositionWaiter) error {
+// awaitPosition waits until what stands at a read's Hoplog-Position can be read.
+func (a *api) awaitPosition(ctx context.Context, given *string) error {
 	p, err := parsePosition(given)
 	if err != nil || given == nil {
 		return err
 	}
 	if p.Stream == events.StreamControl {
-		models = []PositionWaiter{a.ControlAt}
+		return await(ctx, a.ControlAt, p)
 	}
-	for _, model := range models {
-		if err := await(ctx, model, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return await(ctx, a.LinksAt, p)
 }
 
 func await(ctx context.Context, model PositionWaiter, p events.Position) error {

@@ -145,7 +145,7 @@ func (p *process) caughtUp(ends []int64) error {
 		}
 		positions = append(positions, next)
 	case l.links != nil:
-		positions = append(positions, l.links.Positions(), l.owners.Positions())
+		positions = append(positions, l.links.Positions())
 	case l.redirects != nil:
 		positions = append(positions, l.redirects.Positions())
 	}
@@ -209,7 +209,7 @@ func (w *world) checkHeads() {
 			}
 			heads := map[string]uint64{}
 			if l.links != nil {
-				heads["links"], heads["owners"] = l.links.Head(bucket), l.owners.Head(bucket)
+				heads["links"] = l.links.Head(bucket)
 			} else {
 				heads["redirects"] = l.redirects.Head(bucket)
 			}
