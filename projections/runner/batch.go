@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
@@ -76,24 +77,28 @@ func (r *Runner) reached(limit []int64) bool {
 
 // poll waits for records. While a commit is under way it does not wait for long, and may return nothing.
 func (r *Runner) poll(ctx context.Context) ([]eventlog.Batch, error) {
-	try, cancel := ctx, func() {}
+	var idle <-chan time.Time
 	if r.pending.open {
-		try, cancel = context.WithTimeout(ctx, spanIdle)
+		timer := time.NewTimer(spanIdle)
+		defer timer.Stop()
+		idle = timer.C
 	}
-	defer cancel()
-	polled, err := r.tail.Poll(try, r.cfg.MaxRecords)
+	var p polled
+	select {
+	case p = <-r.feed.polled:
+	case <-idle:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	var out *eventlog.OutOfRangeError
 	switch {
-	case err == nil:
-		return polled, nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case try.Err() != nil && errors.Is(err, try.Err()):
-		return nil, nil
-	case errors.As(err, &out):
-		return nil, r.stop(&events.Alarm{Topic: r.cfg.Topic, Partition: out.Partition, Offset: out.Want, Bucket: events.NoBucket, Reason: err.Error()})
+	case p.err == nil:
+		return p.batches, nil
+	case errors.As(p.err, &out):
+		return nil, r.stop(&events.Alarm{Topic: r.cfg.Topic, Partition: out.Partition, Offset: out.Want, Bucket: events.NoBucket, Reason: p.err.Error()})
 	}
-	return nil, r.stop(fmt.Errorf("reading the log: %w", err))
+	return nil, r.stop(fmt.Errorf("reading the log: %w", p.err))
 }
 
 // group sorts what was polled by partition, and lays aside what lies beyond the limit.

@@ -79,11 +79,11 @@ func (b *bulk) write(name string, runs []run) error {
 	}
 	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: b.opts.BytesPerSync})
 	table := sstable.NewWriter(objstorageprovider.NewFileWritable(f), b.opts.MakeWriterOptions(0, b.db.TableFormat()))
-	for o := range merge(runs) {
-		if o.value == nil {
-			err = table.Delete(o.key)
+	for key, value := range merge(runs) {
+		if value == nil {
+			err = table.Delete(key)
 		} else {
-			err = table.Set(o.key, o.value)
+			err = table.Set(key, value)
 		}
 		if err != nil {
 			break

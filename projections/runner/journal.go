@@ -44,13 +44,11 @@ type journalPairs struct {
 
 // Put implements events.JournalPairs.
 func (p journalPairs) Put(number uint64, size int) []byte {
-	value := p.write.arena.take(size)
-	p.write.append(p.key(number), value)
-	return value
+	return p.write.append(p.key(number), size)
 }
 
 // Drop implements events.JournalPairs.
-func (p journalPairs) Drop(number uint64) { p.write.append(p.key(number), nil) }
+func (p journalPairs) Drop(number uint64) { p.write.remove(p.key(number)) }
 
 // replay reads the next pair back.
 func (j *journal) replay(number uint64, value []byte) error {

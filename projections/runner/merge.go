@@ -12,7 +12,7 @@ type run struct {
 	order []sortKey // never empty
 }
 
-func (r run) key(i int) []byte { return r.write.ops[r.order[i].op].key }
+func (r run) key(i int) []byte { return r.write.key(int(r.order[i].op)) }
 
 // split divides sealed writes at a key, in about equal halves: everything in the first comes before everything in the second.
 func split(writes []*Write) (halves [bulkTables][]run) {
@@ -45,8 +45,8 @@ func pivotOf(writes []*Write, at int) []byte {
 }
 
 // merge walks runs in key order. While one of them has all the next keys, each costs one comparison.
-func merge(runs []run) iter.Seq[*op] {
-	return func(yield func(*op) bool) {
+func merge(runs []run) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
 		for len(runs) > 0 {
 			first, second := lowest(runs)
 			r := &runs[first]
@@ -60,7 +60,7 @@ func merge(runs []run) iter.Seq[*op] {
 				n = len(r.order)
 			}
 			for _, at := range r.order[:n] {
-				if !yield(&r.write.ops[at.op]) {
+				if !yield(r.write.pair(int(at.op))) {
 					return
 				}
 			}

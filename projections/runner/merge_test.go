@@ -43,8 +43,8 @@ func TestTablesOfManyWrites(t *testing.T) {
 				if len(all) > 0 {
 					var walked [][]byte
 					for _, half := range halves {
-						for o := range merge(half) {
-							walked = append(walked, o.key)
+						for key := range merge(half) {
+							walked = append(walked, key)
 						}
 					}
 					if !slices.IsSortedFunc(walked, bytes.Compare) {

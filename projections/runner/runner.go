@@ -76,7 +76,7 @@ type Runner struct {
 	running  atomic.Bool
 	checkers []*events.Checker
 	lanes    []*lane
-	tail     Tail
+	feed     *feed
 	left     []eventlog.Batch // polled, not yet checked
 	behind   []int64          // about how many records come after those polled, per partition
 	pending  pending
@@ -150,7 +150,7 @@ func (r *Runner) start(ctx context.Context) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	if r.tail != nil {
+	if r.feed != nil {
 		return nil
 	}
 	ends, err := r.cfg.Source.Ends(ctx, r.cfg.Topic)
@@ -171,9 +171,15 @@ func (r *Runner) start(ctx context.Context) error {
 		}
 		from[int32(i)] = c.Next()
 	}
-	if r.tail, err = r.cfg.Source.NewTail(r.cfg.Topic, from); err != nil {
+	tail, err := r.cfg.Source.NewTail(r.cfg.Topic, from)
+	if err != nil {
 		return fmt.Errorf("opening tail: %w", err)
 	}
+	most := r.cfg.MaxRecords
+	if r.lender != nil {
+		most *= spanBehind // as a rule, all that is here
+	}
+	r.feed = newFeed(tail, most)
 	return nil
 }
 
@@ -252,9 +258,9 @@ func (r *Runner) Stopped() <-chan struct{} { return r.stopped }
 
 // Close ends the tail. No run may be under way. The store stays open.
 func (r *Runner) Close() {
-	if r.tail != nil {
-		r.tail.Close()
-		r.tail = nil
+	if r.feed != nil {
+		r.feed.close()
+		r.feed = nil
 	}
 }
 

@@ -157,7 +157,7 @@ func TestSealSorts(t *testing.T) {
 func keysOf(w *Write) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, at := range w.order {
-			if !yield(w.ops[at.op].key) {
+			if !yield(w.key(int(at.op))) {
 				return
 			}
 		}
