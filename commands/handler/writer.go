@@ -65,6 +65,9 @@ func (p *partition) live(ctx context.Context, open func(topic string) (appender,
 			// Retention may have passed the scan in between: the next life's replay judges what is missing.
 			return fmt.Errorf("reading commands: %w", err)
 		}
+		if w.awaitRoom(ctx) != nil {
+			return nil
+		}
 		for _, b := range batches {
 			if err := w.batch(ctx, b.Records); err != nil {
 				return err

@@ -63,7 +63,7 @@ func (n *node) startCommands(context.Context) error {
 		return err
 	}
 	h, err := openStore(n, "commands", func() (*handler.Handler, error) {
-		return handler.Open(handler.Config{Log: n.log, Logger: n.logger, Dir: n.dir("commands"), Partitions: n.count, Now: time.Now,
+		return handler.Open(handler.Config{Log: n.log, Logger: n.logger, Dir: n.dir("commands"), Full: n.disk.guard.Full, Partitions: n.count, Now: time.Now,
 			Damaged: n.disk.damaged})
 	})
 	if err != nil {

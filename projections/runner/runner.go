@@ -278,21 +278,6 @@ func (r *Runner) Positions() []int64 {
 	return slices.Clone(r.positions)
 }
 
-// Lag returns how many records of each partition are still to be folded.
-func (r *Runner) Lag(ctx context.Context) ([]int64, error) {
-	ends, err := r.cfg.Source.Ends(ctx, r.cfg.Topic)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the end of the log: %w", err)
-	}
-	positions := r.Positions()
-	for i := range ends {
-		if i < len(positions) {
-			ends[i] = max(0, ends[i]-positions[i])
-		}
-	}
-	return ends, nil
-}
-
 // Status is what an operator wants to know of a runner.
 type Status struct {
 	Projection string
