@@ -104,7 +104,7 @@ func (l *Log) awaitLeaders(ctx context.Context, s topicSpec) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for topic %s: %w", s.name, err)
+			return fmt.Errorf("waiting for topic %s: %w", s.name, errors.Join(ctx.Err(), err))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -120,7 +120,7 @@ func (l *Log) awaitConfigs(ctx context.Context, topic string) (map[string]string
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return nil, errors.Join(ctx.Err(), err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

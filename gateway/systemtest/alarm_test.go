@@ -25,7 +25,7 @@ func TestForeignRecordAlarms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if err := session.Append(t.Context(), 2, []eventlog.Record{{Key: []byte{8, 1}, Value: []byte("not an envelope")}}, eventlog.AnyOffset); err != nil {
+	if err := session.Append(t.Context(), 1, []eventlog.Record{{Key: []byte{8, 1}, Value: []byte("not an envelope")}}, eventlog.AnyOffset); err != nil {
 		t.Fatal(err)
 	}
 	var ready struct {
@@ -42,7 +42,7 @@ func TestForeignRecordAlarms(t *testing.T) {
 	p.eventually("the API turns red", func() bool { return look() == http.StatusServiceUnavailable && ready.Roles["api"].State == "not_ready" })
 	for _, role := range []string{"api", "redirect"} {
 		reason := ready.Roles[role].Reason
-		for _, words := range []string{"hoplog.events.link", "partition 2", "offset"} {
+		for _, words := range []string{"hoplog.events.link", "partition 1", "offset"} {
 			if !strings.Contains(reason, words) {
 				t.Errorf("%s does not name %q: %s", role, words, reason)
 			}
@@ -61,7 +61,7 @@ func TestForeignRecordAlarms(t *testing.T) {
 	if code := p.cliJSON(&verify, "audit", "verify"); code != 1 || len(verify.Problems) == 0 {
 		t.Errorf("audit verify: exit %d, %v", code, verify.Problems)
 	}
-	if code, out, _ := p.cli("status"); code != 1 || !strings.Contains(out, "partition 2") {
+	if code, out, _ := p.cli("status"); code != 1 || !strings.Contains(out, "partition 1") {
 		t.Errorf("status: exit %d: %s", code, out)
 	}
 }

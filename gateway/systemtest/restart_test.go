@@ -66,7 +66,7 @@ func (p *process) foldedOfLinks() map[string]int {
 			folded["writers"] += w.Folded
 		}
 	}
-	if len(folded) != 4 {
+	if len(folded) != 3 {
 		p.t.Fatalf("folds of links: %v", folded)
 	}
 	return folded
