@@ -64,10 +64,10 @@ type Floor struct {
 
 // Floors of two idle cores with the load beside it.
 const (
-	floorSingle   = 5_000
-	floorBatch    = 18_000
+	floorSingle   = 6_000
+	floorBatch    = 30_000
 	floorRedirect = 2 // times nginx
-	floorReplay   = 300_000
+	floorReplay   = 400_000
 	floorMemory   = 600  // MiB, of everything but ClickHouse in one process, with a million links
 	floorTakeover = 3    // seconds, with a session of 1 s; one and a half sessions, if that is more
 	floorReplayed = 0.01 // of the log, folded again at a start, also after a crash
