@@ -49,7 +49,7 @@ func (s *redirectStandardServer) Serve(ln net.Listener) error {
 	}
 	var err error
 	if s.TLSConfig != nil {
-		err = s.Server.ServeTLS(ln, "", "")
+		err = s.ServeTLS(ln, "", "")
 	} else {
 		err = s.Server.Serve(ln)
 	}

@@ -10,5 +10,7 @@
 //     wait together. A connection between requests keeps no buffer.
 //   - Each connection has a deadline at any time.
 //
+// While a server serves, GOMAXPROCS is higher by its loops.
+//
 // It runs on Linux. It must not import the gateway, which it does not know.
 package eventloop

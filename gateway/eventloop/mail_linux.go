@@ -166,13 +166,21 @@ func (l *loop) readMail() {
 	l.stopped = stop
 }
 
-// drain takes no more connections and ends those that ask for nothing.
+// drain takes no more connections and ends those that ask for nothing, after a look at what has come.
 func (l *loop) drain() {
 	l.draining = true
 	l.deaf()
 	for _, c := range l.conns {
-		if c != nil && !c.begun && !c.waiting && len(c.queued) == 0 && !c.mute {
+		if c == nil || !c.isIdle() {
+			continue
+		}
+		if l.read(c, false); l.isOpen(c) && c.isIdle() {
 			l.close(c)
 		}
 	}
+}
+
+// isIdle: nothing of a request has come that is not answered, and all answers are written.
+func (c *conn) isIdle() bool {
+	return !c.begun && !c.waiting && !c.closing && len(c.queued) == 0
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,6 +69,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	if err != nil || !started {
 		return err
 	}
+	// A loop under load keeps its processor of the Go scheduler. The other goroutines keep as many as they had.
+	addProcessors(s.config.Loops)
+	defer addProcessors(-s.config.Loops)
 	workers := s.startWorkers()
 	defer workers()
 	go func() {
@@ -82,6 +86,15 @@ func (s *Server) Serve(ln net.Listener) error {
 		<-s.ended
 		return err
 	}
+}
+
+// processors guards the reading and setting of GOMAXPROCS together.
+var processors sync.Mutex
+
+func addProcessors(n int) {
+	processors.Lock()
+	defer processors.Unlock()
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 }
 
 func (s *Server) forget(listener int) {

@@ -241,7 +241,7 @@ func TestManyIdle(t *testing.T) {
 		if err != nil {
 			t.Fatal(i, err)
 		}
-		defer func() { _ = c.Close() }()
+		t.Cleanup(func() { _ = c.Close() })
 		conns[i] = c
 	}
 	answer := make([]byte, 100)

@@ -26,13 +26,21 @@ func sent(fd int32, b []byte) (int, syscall.Errno) {
 // event is the kernel's epoll_event as package unix has it.
 type event = unix.EpollEvent
 
+// shortWait is for how many milliseconds a loop waits without telling the Go scheduler. Under load the next event comes
+// sooner, and a loop that gave its processor away would have to get it back from goroutines that do not yield for
+// milliseconds. The runtime stops such a wait with a signal when it has to stop the world.
+const shortWait = 1
+
 // wait fills events. A timeout of 0 milliseconds does not wait, a negative one waits for ever.
 func wait(epoll int, events []event, timeout int) (int, syscall.Errno) {
+	short := shortWait
 	if timeout == 0 {
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
-		return int(n), errno
+		short = 0
 	}
-	n, _, errno := syscall.Syscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeout), 0, 0)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(short), 0, 0)
+	if n == 0 && errno == 0 && timeout != 0 && timeout != short {
+		n, _, errno = syscall.Syscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeout), 0, 0)
+	}
 	return int(n), errno
 }
 

@@ -133,7 +133,7 @@ var looser = []struct {
 	}},
 	{"a Host that no host can have is one that we do not know: 404", func(data string) bool {
 		host := regexp.MustCompile(`(?i)\r\nhost:([^\r]*)\r\n`).FindStringSubmatch(data)
-		return host != nil && !httpguts.ValidHostHeader(strings.Trim(host[1], " \t"))
+		return len(host) == 2 && !httpguts.ValidHostHeader(strings.Trim(host[1], " \t"))
 	}},
 	{"which trailers are announced is nothing to us", regexp.MustCompile(`(?i)\r\ntrailer:`).MatchString},
 	{"trailers are thrown away, so only their lines must be sound", regexp.MustCompile(`(?is)transfer-encoding.*\n0+[ \t]*(;[^\n]*)?\r\n[^\r]`).MatchString},

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// ErrHeader: the bytes begin with no PROXY header, or with one that does not keep the protocol.
+// ErrHeader says that bytes begin with no PROXY header, or with one that does not keep the protocol.
 var ErrHeader = errors.New("proxyproto: not a PROXY header")
 
 const (
