@@ -38,7 +38,7 @@ func ours(data []byte) verdict {
 		return verdict{state: "unfinished"}
 	}
 	v := verdict{state: "taken", method: [...]string{"other", "GET", "HEAD"}[q.Method], target: string(q.Target), last: q.Close, length: q.Length}
-	if q.Target[0] == '/' || q.Target[0] == '*' {
+	if isOwnHost(v.target) {
 		v.host = string(q.Host)
 	}
 	var body http1.Body
@@ -56,7 +56,15 @@ func ours(data []byte) verdict {
 	return v
 }
 
-var hostLine = regexp.MustCompile(`(?i)\nhost:`)
+// isOwnHost: the target does not name a host. ("http://" names an empty one: no link of ours is there. net/http takes the
+// Host header's instead.)
+func isOwnHost(target string) bool { return strings.HasPrefix(target, "/") }
+
+var (
+	hostLine = regexp.MustCompile(`(?i)\nhost:`)
+	hostOf   = regexp.MustCompile(`(?i)\r\nhost:([^\r]*)\r\n`)
+	targetOf = regexp.MustCompile(`^\S+ (\S*) `)
+)
 
 // theirs reads one request as the server of net/http does: with its checks, which are not those of ReadRequest alone.
 func theirs(data []byte) verdict {
@@ -89,7 +97,7 @@ func theirs(data []byte) verdict {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		v.method = r.Method
 	}
-	if r.URL.Host == "" {
+	if isOwnHost(v.target) {
 		v.host = r.Host
 	}
 	if _, err := io.Copy(io.Discard, r.Body); errors.Is(err, io.ErrUnexpectedEOF) {
@@ -111,7 +119,7 @@ var stricter = []struct {
 	{"a length beside an encoding is how requests are smuggled (RFC 9112, section 6.1)", regexp.MustCompile(`(?is)transfer-encoding.*content-length|content-length.*transfer-encoding`).MatchString},
 	{"an encoding in HTTP/1.0 may hide a request (RFC 9112, section 6.1)", regexp.MustCompile(`(?is)HTTP/1\.0\r?\n.*transfer-encoding`).MatchString},
 	{"an empty Host is no host of ours", regexp.MustCompile(`(?i)\r\nhost:[ \t]*\r\n`).MatchString},
-	{"CONNECT needs a Host too", regexp.MustCompile(`^(\r\n)*CONNECT `).MatchString},
+	{"CONNECT needs a Host too, and a target", regexp.MustCompile(`^(\r\n)*CONNECT `).MatchString},
 	{"GET and HEAD have origin or absolute form (RFC 9112, section 3.2)", regexp.MustCompile(`^(\r\n)*(GET|HEAD) ([^/ ][^ ]*) HTTP/1`).MatchString},
 	{"a chunk's size has eight digits at most", regexp.MustCompile(`(?i)(^|\n)[0-9a-f]{9}`).MatchString},
 	{"trailers keep the rules of a head's lines", regexp.MustCompile(`(?is)transfer-encoding.*\n0+[ \t]*(;[^\n]*)?\r\n[^\r]`).MatchString},
@@ -124,7 +132,7 @@ var looser = []struct {
 }{
 	{"empty lines before a request are ignored (RFC 9112, section 2.2)", regexp.MustCompile(`^\r\n`).MatchString},
 	{"a target that cannot be decoded is a link that does not exist: 404", func(data string) bool {
-		target := regexp.MustCompile(`^\S+ (\S*) `).FindStringSubmatch(data)
+		target := targetOf.FindStringSubmatch(data)
 		if target == nil {
 			return false
 		}
@@ -132,7 +140,7 @@ var looser = []struct {
 		return err != nil
 	}},
 	{"a Host that no host can have is one that we do not know: 404", func(data string) bool {
-		host := regexp.MustCompile(`(?i)\r\nhost:([^\r]*)\r\n`).FindStringSubmatch(data)
+		host := hostOf.FindStringSubmatch(data)
 		return len(host) == 2 && !httpguts.ValidHostHeader(strings.Trim(host[1], " \t"))
 	}},
 	{"which trailers are announced is nothing to us", regexp.MustCompile(`(?i)\r\ntrailer:`).MatchString},
