@@ -6,5 +6,6 @@
 //     models can show. What schemas/openapi.yaml does not describe, it does not do.
 //   - A redirect never waits for a click, for the log, or for ClickHouse.
 //
-// It must not import its own sub-folders: app puts the parts together.
+// Of its own sub-folders it imports only those that do not know it: how HTTP/1.1 is read and connections are served (http1,
+// eventloop, proxyproto). app puts the parts together.
 package gateway

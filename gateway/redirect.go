@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
@@ -19,6 +19,8 @@ import (
 // borrowed.
 type RedirectStore interface {
 	Lookup(routeKey []byte) (*redirects.Entry, error)
+	// Cached is Lookup without waiting, neither for a disk nor for who waits for one: known is false where it would have to.
+	Cached(routeKey []byte) (entry *redirects.Entry, known bool)
 }
 
 // RedirectDomains knows the short domains: the namespace that a normalised host (events.NormalizeNamespace) stands for, be
@@ -37,75 +39,44 @@ type RedirectDeps struct {
 	Clock    func() int64 // microseconds since 1970; default: the system's
 	Logger   *slog.Logger
 
-	// TrustedHops is how many addresses at the end of X-Forwarded-For are those of our own proxies; the visitor's is the
+	// TrustedHops is how many addresses at the end of the forwarding header are those of our own proxies; the visitor's is the
 	// one before them. 0: the header is ignored and the visitor is who connects. The proxy that connects is not in the
 	// header itself, and not counted.
-	TrustedHops    int
-	MaxConnections int           // default 65,536; more are turned away with 503
+	TrustedHops int
+	// TrustForwarded: our proxies write Forwarded (RFC 7239). Else they write X-Forwarded-For. The other of the two is the
+	// visitor's own invention.
+	TrustForwarded bool
+	// Proxies are the networks whose connections begin with a PROXY header, versions 1 or 2, which names the visitor.
+	Proxies []netip.Prefix
+
+	Loops          int           // event loops; default: half the processors
+	Workers        int           // that look links up on the disk; default 16
+	MaxConnections int           // of each listener; default 65,536; more are turned away with 503
 	ReadTimeout    time.Duration // for a whole request; default 10 s
 	WriteTimeout   time.Duration // for an answer; default 10 s
 	IdleTimeout    time.Duration // between requests; default 75 s, more than load balancers keep a connection
 }
 
 const (
+	redirectWorkers        = 16
 	redirectMaxConnections = 65_536
 	redirectReadTimeout    = 10 * time.Second
 	redirectWriteTimeout   = 10 * time.Second
 	redirectIdleTimeout    = 75 * time.Second
-	// redirectMaxHeader bounds the request line and headers together.
-	redirectMaxHeader = 16 << 10
-	// redirectMaxBody is how much of a body is read and thrown away to keep the connection; nothing here has a body.
-	redirectMaxBody = 64 << 10
 )
 
-// Redirect is the data plane of a redirect node: it answers visitors from the redirects read model and hands what it
-// answered with a redirect to the click recorder. It waits for nothing but the read model.
-type Redirect struct {
-	deps    RedirectDeps
-	server  *fasthttp.Server
-	scratch sync.Pool // of *redirectScratch
-	// complained is when the last store error was logged, in microseconds.
-	complained atomic.Int64
-
-	mu       sync.Mutex
-	listener *redirectListener // set by Serve
-	down     bool
-}
-
-// redirectScratch is one request's working memory.
-type redirectScratch struct {
-	code, key, location, cache []byte
-}
-
-// NewRedirect makes a data plane. Serve starts it.
-func NewRedirect(deps RedirectDeps) (*Redirect, error) {
-	if deps.Store == nil || deps.Domains == nil || deps.Recorder == nil || deps.Logger == nil {
-		return nil, errors.New("redirect: store, domains, recorder and logger are required")
+func (d RedirectDeps) withDefaults() RedirectDeps {
+	if d.Clock == nil {
+		d.Clock = func() int64 { return time.Now().UnixMicro() }
 	}
-	if deps.TrustedHops < 0 {
-		return nil, fmt.Errorf("redirect: %d trusted hops", deps.TrustedHops)
-	}
-	if deps.Clock == nil {
-		deps.Clock = func() int64 { return time.Now().UnixMicro() }
-	}
-	deps.MaxConnections = redirectDefault(deps.MaxConnections, redirectMaxConnections)
-	r := &Redirect{deps: deps}
-	r.scratch.New = func() any { return &redirectScratch{} }
-	r.server = &fasthttp.Server{
-		Handler:                      r.handle,
-		ErrorHandler:                 r.refuseRequest,
-		Logger:                       redirectLogger{deps.Logger},
-		Concurrency:                  deps.MaxConnections,
-		ReadBufferSize:               redirectMaxHeader,
-		MaxRequestBodySize:           redirectMaxBody,
-		NoDefaultServerHeader:        true,
-		NoDefaultContentType:         true,
-		DisablePreParseMultipartForm: true,
-		SecureErrorLogMessage:        true,
-		LazyRequestTime:              true,
-		CloseOnShutdown:              true,
-	}
-	return r, nil
+	// One loop does the work of a core: the kernel's part of a connection, the clicks and the projection need the others.
+	d.Loops = redirectDefault(d.Loops, max(1, runtime.GOMAXPROCS(0)/2))
+	d.Workers = redirectDefault(d.Workers, redirectWorkers)
+	d.MaxConnections = redirectDefault(d.MaxConnections, redirectMaxConnections)
+	d.ReadTimeout = redirectDefault(d.ReadTimeout, redirectReadTimeout)
+	d.WriteTimeout = redirectDefault(d.WriteTimeout, redirectWriteTimeout)
+	d.IdleTimeout = redirectDefault(d.IdleTimeout, redirectIdleTimeout)
+	return d
 }
 
 func redirectDefault[T int | time.Duration](v, to T) T {
@@ -115,49 +86,82 @@ func redirectDefault[T int | time.Duration](v, to T) T {
 	return v
 }
 
-// Serve answers visitors on the listener until Shutdown, or until the listener fails. It takes over the listener and may be
-// called once.
+// Redirect is the data plane of a redirect node: it answers visitors from the redirects read model and hands what it
+// answered with a redirect to the click recorder. It waits for nothing but the read model. The way of one request is in
+// redirect_path.go.
+type Redirect struct {
+	deps   RedirectDeps
+	visits sync.Pool // of *redirectVisit
+	second atomic.Pointer[redirectSecond]
+	// complained is when the last store error was logged, in microseconds.
+	complained atomic.Int64
+
+	mu      sync.Mutex
+	servers []redirectServer // under way
+	down    bool
+}
+
+// redirectServer serves one listener.
+type redirectServer interface {
+	Serve(ln net.Listener) error
+	Shutdown(ctx context.Context) error
+}
+
+// NewRedirect makes a data plane. Serve and ServeTLS start it.
+func NewRedirect(deps RedirectDeps) (*Redirect, error) {
+	if deps.Store == nil || deps.Domains == nil || deps.Recorder == nil || deps.Logger == nil {
+		return nil, errors.New("redirect: store, domains, recorder and logger are required")
+	}
+	if deps.TrustedHops < 0 {
+		return nil, fmt.Errorf("redirect: %d trusted hops", deps.TrustedHops)
+	}
+	r := &Redirect{deps: deps.withDefaults()}
+	r.visits.New = func() any { return &redirectVisit{} }
+	return r, nil
+}
+
+// Serve answers visitors on a TCP listener until Shutdown, or until the listener fails. It takes over the listener.
 func (r *Redirect) Serve(ln net.Listener) error {
-	if err := r.server.Serve(r.takeListener(ln)); err != nil {
+	server, err := r.newServer()
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	return r.run(server, ln)
+}
+
+func (r *Redirect) run(server redirectServer, ln net.Listener) error {
+	r.mu.Lock()
+	if r.down {
+		r.mu.Unlock()
+		return ln.Close()
+	}
+	r.servers = append(r.servers, server)
+	r.mu.Unlock()
+	if err := server.Serve(ln); err != nil {
 		return fmt.Errorf("serving redirects: %w", err)
 	}
 	return nil
 }
 
-func (r *Redirect) takeListener(ln net.Listener) *redirectListener {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listener = &redirectListener{Listener: ln, timeouts: redirectTimeouts{
-		request: redirectDefault(r.deps.ReadTimeout, redirectReadTimeout),
-		write:   redirectDefault(r.deps.WriteTimeout, redirectWriteTimeout),
-		idle:    redirectDefault(r.deps.IdleTimeout, redirectIdleTimeout),
-	}}
-	if r.down {
-		_ = r.listener.Close()
-	}
-	return r.listener
-}
-
-// Shutdown takes no more connections, closes idle ones and waits for the requests under way. It may come before Serve, which
-// then ends at once. The recorder stays open.
+// Shutdown takes no more connections, closes idle ones and waits for the requests under way; those that last longer than ctx
+// are cut off. It may come before Serve, which then ends at once. The recorder stays open.
 func (r *Redirect) Shutdown(ctx context.Context) error {
 	r.mu.Lock()
 	r.down = true
-	if r.listener != nil {
-		_ = r.listener.Close() // the server does not know of a listener that Serve has only just been given
-	}
+	servers := r.servers
 	r.mu.Unlock()
-	if err := r.server.ShutdownWithContext(ctx); err != nil {
-		return fmt.Errorf("draining redirects: %w", err)
+	results := make(chan error)
+	for _, server := range servers {
+		go func() { results <- server.Shutdown(ctx) }()
+	}
+	var all error
+	for range servers {
+		all = errors.Join(all, <-results)
+	}
+	if all != nil {
+		return fmt.Errorf("draining redirects: %w", all)
 	}
 	return nil
-}
-
-// redirectLogger passes on what the server complains about: mostly visitors who hang up.
-type redirectLogger struct{ to *slog.Logger }
-
-func (l redirectLogger) Printf(format string, args ...any) {
-	l.to.Debug("redirect server", "message", fmt.Sprintf(format, args...))
 }
 
 // complain logs what is wrong with the store, at most once a second.

@@ -1,48 +1,35 @@
 package gateway
 
 import (
+	"bytes"
+	"net/netip"
 	"testing"
 
-	"github.com/valyala/fasthttp"
-
+	"github.com/hoplog/hoplog/gateway/http1"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
-// BenchmarkRedirect is one visit, from the parsed request to the rendered answer, clicks recorded and sent.
+// BenchmarkRedirect is one visit, from the bytes of the request to those of the answer, clicks recorded and sent.
 func BenchmarkRedirect(b *testing.B) {
 	node := newRedirectNode(b)
 	node.add("bench", &pb.Redirect{Target: "https://example.com/landing/1?utm_source=check&id=1"})
-	for name, uri := range map[string]string{"plain": "/bench", "query": "/bench?utm_medium=mail&x=1"} {
+	for name, target := range map[string]string{"plain": "/bench", "query": "/bench?utm_medium=mail&x=1", "unknown": "/nothing-here"} {
 		b.Run(name, func(b *testing.B) {
-			ctx := &fasthttp.RequestCtx{}
-			ctx.Init(&fasthttp.Request{}, nil, nil)
-			ctx.Request.Header.SetRequestURI(uri)
-			ctx.Request.Header.SetHost(node.host)
-			ctx.Request.Header.SetUserAgent(redirectTestAgent)
-			ctx.Request.Header.SetReferer("https://news.example/today")
+			raw := []byte("GET " + target + " HTTP/1.1\r\nHost: " + node.host + "\r\nUser-Agent: " + redirectTestAgent + "\r\nReferer: https://news.example/today\r\n\r\n")
+			var q http1.Request
 			var out []byte
 			b.ReportAllocs()
 			for b.Loop() {
-				ctx.Response.Reset()
-				node.redirect.handle(ctx)
-				out = ctx.Response.Header.AppendBytes(out[:0])
+				if n, err := q.Parse(raw); n != len(raw) || err != nil {
+					b.Fatal(n, err)
+				}
+				out, _ = node.redirect.Respond(out[:0], &q, netip.MustParseAddr("192.0.2.7"), true)
 			}
-			if ctx.Response.StatusCode() != fasthttp.StatusFound {
-				b.Fatalf("status %d", ctx.Response.StatusCode())
+			if want := "HTTP/1.1 302 "; name != "unknown" && !bytes.HasPrefix(out, []byte(want)) {
+				b.Fatalf("%s", out)
 			}
 		})
 	}
-	b.Run("unknown", func(b *testing.B) {
-		ctx := &fasthttp.RequestCtx{}
-		ctx.Init(&fasthttp.Request{}, nil, nil)
-		ctx.Request.Header.SetRequestURI("/nothing-here")
-		ctx.Request.Header.SetHost(node.host)
-		b.ReportAllocs()
-		for b.Loop() {
-			ctx.Response.Reset()
-			node.redirect.handle(ctx)
-		}
-	})
 }
 
 // BenchmarkClickRecord is what a click costs the visitor's path.

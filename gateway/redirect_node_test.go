@@ -26,12 +26,25 @@ type redirectTestStore struct {
 	mu      sync.Mutex
 	entries map[string]*redirects.Entry
 	err     error
+	cold    bool // nothing is in memory
 }
 
 func (s *redirectTestStore) Lookup(routeKey []byte) (*redirects.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[string(routeKey)], s.err
+}
+
+func (s *redirectTestStore) Cached(routeKey []byte) (*redirects.Entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[string(routeKey)], s.err == nil && !s.cold
+}
+
+func (s *redirectTestStore) setCold(cold bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cold = cold
 }
 
 // redirectTestDomains maps normalised hosts to namespaces.

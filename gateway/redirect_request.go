@@ -5,9 +5,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/gateway/http1"
 )
 
 // redirectTarget is what a request asks for, in the bytes that came.
@@ -55,20 +54,22 @@ func (r *Redirect) resolve(host []byte) (string, bool) {
 }
 
 // visitorAddress returns the address of whom the request is from, invalid if that is not known.
-func (r *Redirect) visitorAddress(ctx *fasthttp.RequestCtx) netip.Addr {
+func (r *Redirect) visitorAddress(v *redirectVisit) netip.Addr {
 	if r.deps.TrustedHops > 0 {
-		lines := ctx.Request.Header.PeekAll(fasthttp.HeaderXForwardedFor)
-		if address := redirectForwarded(lines, r.deps.TrustedHops); address.IsValid() {
+		lines, entryOf := v.request.ForwardedFor, redirectParseAddress
+		if r.deps.TrustForwarded {
+			lines, entryOf = v.request.Forwarded, redirectForwardedFor
+		}
+		if address := redirectForwarded(lines, r.deps.TrustedHops, entryOf); address.IsValid() {
 			return address
 		}
 	}
-	address, _ := netip.AddrFromSlice(ctx.RemoteIP())
-	return address.Unmap()
+	return v.peer
 }
 
 // redirectForwarded returns the entry before the last hops ones of a list that may stand in several header lines, the first
 // entry if there are not more, and the zero address if that entry is none.
-func redirectForwarded(lines [][]byte, hops int) netip.Addr {
+func redirectForwarded(lines [][]byte, hops int, entryOf func([]byte) netip.Addr) netip.Addr {
 	entry := []byte(nil)
 	for i := len(lines) - 1; i >= 0; i-- {
 		for line := lines[i]; line != nil; {
@@ -80,11 +81,11 @@ func redirectForwarded(lines [][]byte, hops int) netip.Addr {
 				line = line[:comma]
 			}
 			if hops--; hops < 0 {
-				return redirectParseAddress(entry)
+				return entryOf(entry)
 			}
 		}
 	}
-	return redirectParseAddress(entry)
+	return entryOf(entry)
 }
 
 // redirectParseAddress reads an address with or without a port or brackets.
@@ -104,14 +105,28 @@ func redirectParseAddress(entry []byte) netip.Addr {
 	return address.WithZone("").Unmap()
 }
 
-// redirectIsPrefetch reports whether the browser fetches on its own account (Fetch, "Sec-Purpose"; older: "Purpose").
-func redirectIsPrefetch(header *fasthttp.RequestHeader) bool {
-	return bytes.Contains(header.PeekCanonical(redirectSecPurpose), redirectPrefetch) ||
-		bytes.Contains(header.PeekCanonical(redirectPurpose), redirectPrefetch)
+// redirectForwardedFor reads the address of one element of a Forwarded header (RFC 7239, section 4), which is a list of
+// parameters. Names that stand for an address ("unknown", "_hidden") are none. A quoted string with a comma in it never holds
+// an address, so that the list may be cut at every comma.
+func redirectForwardedFor(element []byte) netip.Addr {
+	for more := true; more; {
+		var parameter []byte
+		parameter, element, more = bytes.Cut(element, []byte(";"))
+		name, value, _ := bytes.Cut(bytes.TrimSpace(parameter), []byte("="))
+		if bytes.EqualFold(name, []byte("for")) {
+			if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+				value = value[1 : len(value)-1]
+			}
+			return redirectParseAddress(value)
+		}
+	}
+	return netip.Addr{}
 }
 
-var (
-	redirectSecPurpose = []byte("Sec-Purpose")
-	redirectPurpose    = []byte("Purpose")
-	redirectPrefetch   = []byte("prefetch")
-)
+// redirectIsPrefetch reports whether the browser fetches on its own account (Fetch, "Sec-Purpose"; older: "Purpose").
+func redirectIsPrefetch(q *http1.Request) bool {
+	return len(q.SecPurpose) > 0 && bytes.Contains(q.SecPurpose, redirectPrefetch) ||
+		len(q.Purpose) > 0 && bytes.Contains(q.Purpose, redirectPrefetch)
+}
+
+var redirectPrefetch = []byte("prefetch")

@@ -172,21 +172,9 @@ func (n *node) startRedirect(ctx context.Context) error {
 	}
 	n.parts.recorder = recorder
 	n.onStop("click recorder", recorder.Close)
-	plane, err := gateway.NewRedirect(gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Logger: n.logger,
-		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, TrustedHops: n.GetInt("trusted-hops")})
-	if err != nil {
+	if err := n.servePlane(store, recorder, caughtUp); err != nil {
 		return err
 	}
-	ln, err := n.listen("redirect")
-	if err != nil {
-		return err
-	}
-	go func() {
-		if err := plane.Serve(ln); err != nil {
-			n.failed <- err
-		}
-	}()
-	n.onStop("redirects", plane.Shutdown)
 	n.health.add(roleRedirect, func() roleHealth { return n.redirectHealth(store, caughtUp) })
 	return nil
 }

@@ -90,6 +90,23 @@ func (s *Store) Lookup(routeKey []byte) (*Entry, error) {
 	return e, nil
 }
 
+// Cached is Lookup as far as the map in memory goes, without waiting: known is false where it would have to read from the
+// store, or wait for somebody who does.
+func (s *Store) Cached(routeKey []byte) (entry *Entry, known bool) {
+	shard := s.cache.shard(xxhash.Sum64(routeKey))
+	if !shard.mu.TryLock() {
+		return nil, false
+	}
+	defer shard.mu.Unlock()
+	e := shard.entries[string(routeKey)]
+	if e == nil {
+		return nil, false // Lookup counts it
+	}
+	e.used = true
+	shard.hits++
+	return e, true
+}
+
 // load reads from the live store, with the shard locked: see the package's invariant.
 func (s *Store) load(locked *shard, routeKey []byte, bucket uint32) (*Entry, error) {
 	locked.key = append(appendKey(locked.key[:0], bucket), routeKey...)

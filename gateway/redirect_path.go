@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/gateway/http1"
+	"github.com/hoplog/hoplog/readmodels"
+	"github.com/hoplog/hoplog/readmodels/redirects"
+)
+
+// This file is the way of one request, whatever listener it came in by, in the order in which things happen.
+
+// redirectVisit is one request on its way: what came, what was found, and the answer. It is used again.
+type redirectVisit struct {
+	request *http1.Request
+	peer    netip.Addr // who connects
+	mayWait bool       // for the disk
+
+	namespace string
+	target    redirectTarget
+	code      []byte
+	preview   bool
+	entry     *redirects.Entry
+	nowUS     int64
+	reply     redirectReply
+
+	decoded, key, location []byte // memory of the above
+}
+
+// answer brings a visit to its reply. False: it would have had to wait, and must be tried again by somebody who may.
+func (r *Redirect) answer(v *redirectVisit) (done bool) {
+	v.nowUS = r.deps.Clock()
+	// Each step lets the visit pass, or says no and leaves the reply. Deny lists belong before find (code, client's network)
+	// and after it (the target's host); what a link's own policies decide, into decide.
+	if !r.admit(v) {
+		return true
+	}
+	switch r.find(v) {
+	case redirectMustWait:
+		return false
+	case redirectFound:
+		if r.decide(v) {
+			r.record(v)
+		}
+	}
+	return true
+}
+
+// admit lets pass what may be asked: GET or HEAD of a code on a host of ours.
+func (r *Redirect) admit(v *redirectVisit) (ok bool) {
+	if v.request.Method == http1.Other {
+		return v.refuse(http.StatusMethodNotAllowed)
+	}
+	if v.target, ok = splitRedirectTarget(v.request.Target, v.request.Host); !ok {
+		return v.refuse(http.StatusNotFound)
+	}
+	if v.namespace, ok = r.resolve(v.target.host); !ok {
+		return r.missing(v)
+	}
+	switch string(v.target.path) {
+	case "/robots.txt":
+		return v.show(redirectRobots)
+	case "/favicon.ico":
+		return v.show(redirectFavicon)
+	}
+	if v.decoded, ok = events.DecodePathCode(v.decoded[:0], v.target.path); !ok {
+		return v.refuse(http.StatusNotFound)
+	}
+	v.code = v.decoded
+	return true
+}
+
+// redirectFind is how a look-up ended.
+type redirectFind uint8
+
+const (
+	redirectFound redirectFind = iota
+	redirectMissed
+	redirectMustWait
+)
+
+// find looks the code up: in memory, and on the disk where the visit may wait for it. A code with '+' at its end that no link
+// has asks for the preview of the code without it.
+func (r *Redirect) find(v *redirectVisit) redirectFind {
+	known, err := r.lookup(v)
+	v.preview = false
+	if last := len(v.code) - 1; known && err == nil && v.entry == nil && last > 0 && v.code[last] == '+' {
+		v.preview, v.code = true, v.code[:last]
+		known, err = r.lookup(v)
+	}
+	switch {
+	case !known:
+		return redirectMustWait
+	case err != nil:
+		r.complain(err)
+		v.refuse(http.StatusServiceUnavailable)
+		return redirectMissed
+	case v.entry == nil:
+		r.missing(v)
+		return redirectMissed
+	}
+	return redirectFound
+}
+
+func (r *Redirect) lookup(v *redirectVisit) (known bool, err error) {
+	v.key = append(append(append(v.key[:0], v.namespace...), 0), v.code...) // events.AppendRouteKey
+	if v.entry, known = r.deps.Store.Cached(v.key); known || !v.mayWait {
+		return known, nil
+	}
+	v.entry, err = r.deps.Store.Lookup(v.key)
+	return true, err
+}
+
+// missing refuses a host or code that this node does not know.
+func (r *Redirect) missing(v *redirectVisit) bool {
+	if why := r.deps.Complete.reason(); why != nil {
+		r.complain(why)
+		return v.refuse(http.StatusServiceUnavailable)
+	}
+	return v.refuse(http.StatusNotFound)
+}
+
+// decide makes the reply to a visit of a link. True: it is a redirect.
+func (r *Redirect) decide(v *redirectVisit) (ok bool) {
+	record := v.entry.Record
+	if answer := readmodels.AnswerAt(record, v.nowUS); answer != readmodels.Serve {
+		return v.refuse(redirectStatusOf(answer))
+	}
+	if v.preview {
+		return v.show(redirectPreview(v.code, record.GetTarget()))
+	}
+	if v.location, ok = readmodels.AppendLocation(v.location[:0], record.GetTarget(), record.GetQuery(), v.target.query); !ok {
+		return v.refuse(http.StatusNotFound)
+	}
+	if !redirectFitsHeader(v.location) {
+		r.complain(fmt.Errorf("link %d version %d: %w", record.GetLinkId(), record.GetVersion(), errRedirectTarget))
+		return v.refuse(http.StatusInternalServerError)
+	}
+	fresh, stale := redirectCacheTimes(record, v.nowUS)
+	v.reply = redirectReply{status: readmodels.RedirectStatus(record), location: v.location, fresh: fresh, stale: stale}
+	return true
+}
+
+// errRedirectTarget: a stored target that no decider lets through, so the store is not what it must be.
+var errRedirectTarget = errors.New("the stored target does not fit a header")
+
+func redirectStatusOf(answer readmodels.Answer) int {
+	switch answer {
+	case readmodels.Gone:
+		return http.StatusGone
+	case readmodels.Forbidden:
+		return http.StatusForbidden
+	case readmodels.Legal:
+		return http.StatusUnavailableForLegalReasons
+	}
+	return http.StatusNotFound
+}
+
+// record counts the visit. Who asks with HEAD only looks.
+func (r *Redirect) record(v *redirectVisit) {
+	q := v.request
+	if q.Method == http1.Head {
+		return
+	}
+	record := v.entry.Record
+	r.deps.Recorder.Record(&Click{
+		LinkID: record.GetLinkId(), Version: record.GetVersion(), TimeUS: v.nowUS, Status: v.reply.status,
+		Namespace: v.namespace, Code: v.code, UserAgent: q.UserAgent, Referrer: q.Referer,
+		Query: v.target.query, Address: r.visitorAddress(v), Prefetch: redirectIsPrefetch(q),
+	})
+}
