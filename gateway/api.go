@@ -51,6 +51,8 @@ type APIDeps struct {
 	Links     LinkReader
 	Owners    OwnerIndex
 	Submitter *Submitter
+	// ControlSubmitter takes writes to the control plane; nil: there are none here.
+	ControlSubmitter *ControlSubmitter
 
 	Clicks     ClickStats
 	ClicksAsOf ClickFreshness

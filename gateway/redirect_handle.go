@@ -49,10 +49,18 @@ func (r *Redirect) visit(ctx *fasthttp.RequestCtx, scratch *redirectScratch, nam
 		redirectRefuse(ctx, fasthttp.StatusNotFound)
 		return
 	}
+	now := r.deps.Clock()
+	lists := r.deps.Gate.Lists()
+	if r.denied(ctx, lists, scratch, namespace, code, now) {
+		return
+	}
 	entry, err := r.lookup(scratch, namespace, code)
 	preview := false
 	if last := len(code) - 1; err == nil && entry == nil && last > 0 && code[last] == '+' {
 		preview, code = true, code[:last]
+		if r.denied(ctx, lists, scratch, namespace, code, now) {
+			return
+		}
 		entry, err = r.lookup(scratch, namespace, code)
 	}
 	if err != nil {
@@ -60,12 +68,13 @@ func (r *Redirect) visit(ctx *fasthttp.RequestCtx, scratch *redirectScratch, nam
 		redirectRefuse(ctx, fasthttp.StatusServiceUnavailable)
 		return
 	}
-	now := r.deps.Clock()
 	switch answer := redirectAnswerAt(entry, now); {
 	case entry == nil:
 		r.missing(ctx)
+	case r.deniedTarget(ctx, lists, entry, now):
 	case answer != readmodels.Serve:
 		redirectRefuse(ctx, redirectStatusOf(answer))
+	case r.distrusted(ctx, lists, scratch.key, entry, now):
 	case preview:
 		redirectPreview(ctx, code, entry.Record.GetTarget())
 	default:

@@ -23,11 +23,12 @@ import (
 
 // Names of the settings that more than one place needs.
 const (
-	setAdmin    = "admin"
-	setAdminKey = "admin-key"
-	setKafka    = "kafka"
-	setKey      = "key"
-	setServer   = "server"
+	setAdmin     = "admin"
+	setAdminKey  = "admin-key"
+	setDenyStale = "deny-stale"
+	setKafka     = "kafka"
+	setKey       = "key"
+	setServer    = "server"
 )
 
 // secrets are the settings whose values are never shown. But for the key of client commands they have no flag: a command
@@ -55,6 +56,7 @@ func processFlags(f *pflag.FlagSet) {
 	f.Duration("click-retention", 30*24*time.Hour, "how long clicks stay in the log")
 	f.String("node", defaultNode(), "name of this node in its clicks")
 	f.String("region", "", "region of this node in its clicks")
+	f.Duration(setDenyStale, 5*time.Second, "age of the lists above which links of low trust answer 503")
 	f.Int("trusted-hops", 0, "proxies in front whose X-Forwarded-For is believed")
 	f.Duration("gather", 700*time.Millisecond, "how long the click sink waits for company before an insert")
 }

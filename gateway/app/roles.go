@@ -17,6 +17,7 @@ import (
 	"github.com/hoplog/hoplog/readmodels/clicks"
 	"github.com/hoplog/hoplog/readmodels/clicks/engine"
 	"github.com/hoplog/hoplog/readmodels/control"
+	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/links"
 	"github.com/hoplog/hoplog/readmodels/owners"
 	"github.com/hoplog/hoplog/readmodels/redirects"
@@ -33,6 +34,8 @@ type parts struct {
 	engine    *engine.Child
 	freshness *gateway.Freshness
 	clicks    *clicks.Store
+	pulse     *control.Pulse
+	gate      *deny.Gate
 }
 
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
@@ -74,6 +77,7 @@ func (n *node) startCommands(context.Context) error {
 	n.parts.handler = h
 	n.onClose("command state", h.Close)
 	n.work("commands", h.Run)
+	n.work("pulse", h.Pulse)
 	b := &bootstrap{control: h.Control(), logger: n.logger, domain: domain, adminKey: n.GetString(setAdminKey), shown: n.showFirstKey}
 	n.work("bootstrap", func(ctx context.Context) error { b.run(ctx); return nil })
 	n.health.add(roleCommands, func() roleHealth { return n.commandsHealth(h) })
@@ -174,7 +178,11 @@ func (n *node) startRedirect(ctx context.Context) error {
 	}
 	n.parts.recorder = recorder
 	n.onStop("click recorder", recorder.Close)
-	plane, err := gateway.NewRedirect(gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Logger: n.logger,
+	gate, err := n.startGate()
+	if err != nil {
+		return err
+	}
+	plane, err := gateway.NewRedirect(gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
 		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, TrustedHops: n.GetInt("trusted-hops")})
 	if err != nil {
 		return err
@@ -207,7 +215,7 @@ func (n *node) redirectHealth(store *redirects.Store, caughtUp *atomic.Bool) rol
 	case !caughtUp.Load():
 		return notReady("reading the log for the first time")
 	}
-	return ready
+	return n.listsHealth()
 }
 
 // redirectsComplete says why this node may not know a link or domain that exists.
@@ -262,6 +270,10 @@ func (n *node) startAPI(ctx context.Context) error {
 	}
 	n.parts.owners = index
 	n.onClose("owners", index.Close)
+	controls, err := n.startControlSubmitter()
+	if err != nil {
+		return err
+	}
 	submitter := gateway.NewSubmitter(session, n.count, index)
 	records, err := openStore(n, "links", func() (*links.Store, error) {
 		return links.Open(links.Config{Dir: n.dir("links"), Source: n.source, Pebble: n.pebble(), Committed: submitter.Committed})
@@ -276,7 +288,7 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.work("request sweeper", records.SweepRequests)
 	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records, index)
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
-	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter,
+	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter, ControlSubmitter: controls,
 		ControlAt: n.control, LinksAt: records, OwnersAt: index, Freshness: n.parts.freshness, Now: time.Now,
 		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full}
 	if err := n.addStats(&deps); err != nil {
