@@ -153,7 +153,7 @@ func (l *Lists) Tier(routeKey []byte, owner uint64, nowUS int64) pb.TrustTier {
 
 // Closed reports whether the emergency switch closed a tier.
 func (l *Lists) Closed(tier pb.TrustTier) bool {
-	return l != nil && int(tier) < len(l.closed) && l.closed[tier]
+	return l != nil && TierName(tier) != "" && l.closed[tier]
 }
 
 // Item returns the entry of this identity, nil if there is none.
