@@ -36,7 +36,13 @@ type Control struct {
 	switches [len(TrustTiers)]Switch
 	changes  controlChanges
 	requests controlRequests
+	// lean: changes and requests are not kept.
+	lean bool
 }
+
+// LeanControl is the state before the first envelope for those who only obey: folded on, it keeps neither the history of lists
+// nor what was stored under request keys, which is most of what a long list needs.
+func LeanControl() *Control { return &Control{lean: true} }
 
 // Lists returns the lists; nil while they are empty, which can be used like any other.
 func (c *Control) Lists() *Lists {
@@ -122,7 +128,9 @@ func EvolveControl(c *Control, e *pb.Envelope) *Control {
 		next.apply(event)
 		next.applyLists(event, e)
 	}
-	next.requests = next.requests.with(e)
+	if !next.lean {
+		next.requests = next.requests.with(e)
+	}
 	return next
 }
 
@@ -140,6 +148,9 @@ func (c *Control) applyLists(event *pb.Event, e *pb.Envelope) {
 		return
 	}
 	c.lists = evolveLists(c.lists, event, e)
+	if c.lean {
+		return
+	}
 	c.changes = c.changes.with(&ControlChange{Event: event, TimeUS: e.GetStamp().GetTimeUs(), Actor: e.GetActor(), Seq: e.GetSeq()})
 }
 

@@ -7,32 +7,29 @@ import (
 )
 
 // cowMap is a map that is never changed: with and without return another one, which shares nearly all of it. So a reader
-// needs no lock, and a writer does not copy 100,000 entries to add one. It is 4096 small maps behind two levels of 64, chosen
-// by the hash of the key. The zero value is empty.
+// needs no lock, and a writer does not copy 100,000 entries to add one. It is 32,768 small maps behind three levels of 32,
+// chosen by the hash of the key. The zero value is empty.
 type cowMap[V any] struct {
 	count int
-	root  *[cowFan]*[cowFan]map[string]V
+	root  *[cowFan]*[cowFan]*[cowFan]map[string]V
 }
 
 const (
-	cowBits = 6
+	cowBits = 5
 	cowFan  = 1 << cowBits
 )
 
 // cowSlots are where a hash leads: by its top bits, as the bucket of a route key takes the lowest.
-func cowSlots(hash uint64) (outer, inner int) {
-	return int(hash >> (64 - cowBits)), int(hash >> (64 - 2*cowBits) & (cowFan - 1))
+func cowSlots(hash uint64) (first, second, third int) {
+	return int(hash >> (64 - cowBits)), int(hash >> (64 - 2*cowBits) & (cowFan - 1)), int(hash >> (64 - 3*cowBits) & (cowFan - 1))
 }
 
 func (m cowMap[V]) leaf(hash uint64) map[string]V {
-	if m.root == nil {
+	first, second, third := cowSlots(hash)
+	if m.root == nil || m.root[first] == nil || m.root[first][second] == nil {
 		return nil
 	}
-	outer, inner := cowSlots(hash)
-	if m.root[outer] == nil {
-		return nil
-	}
-	return m.root[outer][inner]
+	return m.root[first][second][third]
 }
 
 func (m cowMap[V]) get(key string) (v V, ok bool) {
@@ -67,38 +64,48 @@ func (m cowMap[V]) without(key string) cowMap[V] {
 
 // changed copies the way to the key's small map, and that map, and changes the copy.
 func (m cowMap[V]) changed(key string, change func(map[string]V)) cowMap[V] {
-	outer, inner := cowSlots(xxhash.Sum64String(key))
-	root, branch, leaf := &[cowFan]*[cowFan]map[string]V{}, &[cowFan]map[string]V{}, map[string]V{}
-	if m.root != nil {
-		*root = *m.root
-	}
-	if root[outer] != nil {
-		*branch = *root[outer]
-	}
-	if branch[inner] != nil {
-		leaf = maps.Clone(branch[inner])
+	first, second, third := cowSlots(xxhash.Sum64String(key))
+	root := copied(m.root)
+	root[first] = copied(root[first])
+	root[first][second] = copied(root[first][second])
+	leaf := maps.Clone(root[first][second][third])
+	if leaf == nil {
+		leaf = make(map[string]V, 1)
 	}
 	before := len(leaf)
 	change(leaf)
-	branch[inner], root[outer] = leaf, branch
+	root[first][second][third] = leaf
 	return cowMap[V]{count: m.count + len(leaf) - before, root: root}
+}
+
+func copied[T any](from *T) *T {
+	to := new(T)
+	if from != nil {
+		*to = *from
+	}
+	return to
 }
 
 // each calls f with every entry, in no order, until it returns false.
 func (m cowMap[V]) each(f func(key string, value V) bool) {
-	if m.root == nil {
-		return
-	}
-	for _, branch := range m.root {
-		if branch == nil {
-			continue
+	for _, leaf := range m.leaves() {
+		for key, value := range leaf {
+			if !f(key, value) {
+				return
+			}
 		}
-		for _, leaf := range branch {
-			for key, value := range leaf {
-				if !f(key, value) {
-					return
+	}
+}
+
+func (m cowMap[V]) leaves() (all []map[string]V) {
+	for _, second := range *copied(m.root) {
+		for _, third := range *copied(second) {
+			for _, leaf := range *copied(third) {
+				if len(leaf) > 0 {
+					all = append(all, leaf)
 				}
 			}
 		}
 	}
+	return all
 }

@@ -426,6 +426,22 @@ func TestTargetBlocked(t *testing.T) {
 	}
 }
 
+// Those who only obey keep the lists and nothing beside them.
+func TestLeanControl(t *testing.T) {
+	add := denied(host, "evil.example").GetAddListEntry()
+	e := &pb.Envelope{Seq: 1, Events: []*pb.Event{{Kind: &pb.Event_ListEntryAdded{ListEntryAdded: &pb.ListEntryAdded{Entry: add}}},
+		{Kind: &pb.Event_SwitchChanged{SwitchChanged: &pb.SwitchChanged{Tier: pb.TrustTier_TRUST_LOW, Closed: true, Step: pb.SwitchStep_SWITCH_TURNED}}}},
+		Request: &pb.RequestRef{Owner: "ann", Key: "k"}}
+	for name, before := range map[string]*commands.Control{"full": nil, "lean": commands.LeanControl()} {
+		c := commands.EvolveControl(commands.EvolveControl(before, e), &pb.Envelope{Seq: 2})
+		kept := c.Request("ann", "k") != nil
+		c.Changes(0, func(*commands.ControlChange) bool { kept = true; return false })
+		if c.Lists().Target("https://evil.example/", 0) == nil || !c.Lists().Closed(pb.TrustTier_TRUST_LOW) || !c.Switch(pb.TrustTier_TRUST_LOW).Closed || kept == (name == "lean") {
+			t.Errorf("%s: %v kept", name, kept)
+		}
+	}
+}
+
 // The newest changes are kept, in order, however many there were.
 func TestHistoryIsBounded(t *testing.T) {
 	var c *commands.Control

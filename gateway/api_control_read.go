@@ -56,7 +56,8 @@ func (a *api) controlAt(c *gin.Context, position *string) (*commands.Control, er
 	if err := a.admin(c); err != nil {
 		return nil, err
 	}
-	if err := a.awaitPosition(c.Request.Context(), position, a.ControlAt); err != nil {
+	// Positions of links have no effect here.
+	if err := a.awaitPosition(c.Request.Context(), position); err != nil {
 		return nil, err
 	}
 	return a.Control.Current(), nil

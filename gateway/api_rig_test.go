@@ -47,6 +47,8 @@ type apiRig struct {
 	control   *handler.Control
 	commands  *handler.Handler
 	submitter *Submitter
+	source    runner.Source
+	controls  *control.Store
 }
 
 func apiTestLogger() *slog.Logger {
@@ -79,9 +81,14 @@ func newAPIRig(t testing.TB) *apiRig {
 	r.control = r.commands.Control()
 	sender, err := log.NewAppender(eventlog.CommandsLink)
 	must(err)
+	controlSender, err := log.NewAppender(eventlog.CommandsControl)
+	must(err)
 	source, options := runner.FromLog(log), runner.PebbleOptions{FS: vfs.NewMem(), Logger: logger}
 	controls, err := control.Open(source, logger)
 	must(err)
+	r.source, r.controls = source, controls
+	submitter := NewControlSubmitter(controlSender)
+	controls.Watch(submitter.Committed)
 	own, err := owners.Open(owners.Config{Dir: "owners", Source: source, Pebble: options})
 	must(err)
 	r.submitter = NewSubmitter(sender, partitions, own)
@@ -111,12 +118,13 @@ func newAPIRig(t testing.TB) *apiRig {
 			<-done
 		}
 		sender.Close()
+		controlSender.Close()
 		_ = byName.Close()
 		_ = own.Close()
 		_ = r.commands.Close()
 	})
 	r.settle(ctx, t)
-	r.deps = APIDeps{Logger: logger, Metrics: prometheus.NewRegistry(), Control: controls, Links: byName, Owners: own, Submitter: r.submitter,
+	r.deps = APIDeps{Logger: logger, Metrics: prometheus.NewRegistry(), Control: controls, Links: byName, Owners: own, Submitter: r.submitter, ControlSubmitter: submitter,
 		ControlAt: controls, LinksAt: byName, OwnersAt: own, Freshness: fresh, Now: time.Now}
 	api, err := NewAPI(r.deps)
 	must(err)

@@ -23,14 +23,24 @@ func (n *node) startGate() (*deny.Gate, error) {
 	return n.parts.gate, nil
 }
 
+// listsAge returns how old the node's lists can be at most; false before the first pulse, and where there is no node.
+func (n *node) listsAge() (age time.Duration, known bool) {
+	if n.parts.pulse == nil {
+		return 0, false
+	}
+	age = n.parts.pulse.Age()
+	return age, age < aboutForEver
+}
+
 // listsHealth says whether the node may serve links of low trust. That it cannot know before the first pulses are there is no
 // trouble.
 func (n *node) listsHealth() roleHealth {
-	age, bound := n.parts.pulse.Age(), n.GetDuration(setDenyStale)
-	if age <= bound || time.Since(n.began) < max(bound, startsWithin) {
+	bound := n.GetDuration(setDenyStale)
+	age, known := n.listsAge()
+	if known && age <= bound || time.Since(n.began) < max(bound, startsWithin) {
 		return ready
 	}
-	if age > aboutForEver {
+	if !known {
 		return degraded("no pulse of the control log was seen since the start: links of low trust answer 503")
 	}
 	return degraded(fmt.Sprintf("the lists may be %s old: links of low trust answer 503", age.Round(time.Second)))

@@ -76,7 +76,9 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		for answer, n := range gate.Counts() {
 			count(metricDeny, n, answer)
 		}
-		gauge(metricPulse, c.n.parts.pulse.Age().Seconds())
+		if age, known := c.n.listsAge(); known {
+			gauge(metricPulse, age.Seconds())
+		}
 	}
 	if recorder := c.n.parts.recorder; recorder != nil {
 		s := recorder.Status()

@@ -297,6 +297,9 @@ func (n *node) startControl(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("opening control state: %w", err)
 	}
+	if !n.has(roleAPI) {
+		store.Lean()
+	}
 	n.control = store
 	looked := make(chan struct{})
 	n.work("control", func(ctx context.Context) error {

@@ -17,11 +17,11 @@ import (
 // Pulse follows the heartbeats of the control stream's writer, and from them knows how old the control state of this process
 // can be at most.
 //
-// No clock of another machine is believed. At an instant of its own clock the process asks the broker for the topic's end. A
-// pulse at that offset or behind it was appended after the instant, whatever time its writer put into it; once the control
-// state is at the position that the pulse names, it holds everything that was acknowledged before the pulse was sent. So at
-// the instant the state was as good as fresh, and its age is at most the time since: it can be told too high, by the pause
-// between two pulses, never too low.
+// No clock of another machine is believed. At an instant of its own clock the process asks the brokers where the pulses and
+// the control log end. A pulse at that offset or behind it was appended after the instant, whatever time its writer put into
+// it: so the log and the writer were alive. Once the control state is where the control log ended, and at the position that
+// the pulse names, it holds everything that was acknowledged before the instant, and its age is at most the time since. It can
+// be told too high, by the pause between two pulses, never too low.
 type Pulse struct {
 	source runner.Source
 	store  *Store
@@ -34,6 +34,7 @@ type Pulse struct {
 const (
 	pulseAsk   = 2 * time.Second
 	pulsePause = 200 * time.Millisecond
+	pulsePoll  = 5 * time.Millisecond
 )
 
 // NewPulse makes a Pulse for a store that is fed; Run keeps it current. now is this process's clock.
@@ -67,13 +68,19 @@ func (p *Pulse) Run(ctx context.Context) {
 	}
 }
 
+// mark is an instant of this process's clock, and where the topics ended after it.
+type mark struct {
+	at             time.Time
+	pulse, control int64
+}
+
 // follow goes from pulse to pulse until something fails.
 func (p *Pulse) follow(ctx context.Context) error {
-	asked, end, err := p.ask(ctx)
+	m, err := p.mark(ctx)
 	if err != nil {
 		return err
 	}
-	tail, err := p.source.NewTail(eventlog.Pulse, map[int32]int64{0: end})
+	tail, err := p.source.NewTail(eventlog.Pulse, map[int32]int64{0: m.pulse})
 	if err != nil {
 		return fmt.Errorf("opening tail of pulses: %w", err)
 	}
@@ -83,29 +90,53 @@ func (p *Pulse) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if offset < end {
+		if offset < m.pulse {
 			continue
 		}
-		if err := p.store.WaitSeq(ctx, pulse.GetControlSeq()); err != nil {
-			return fmt.Errorf("waiting for control position %d: %w", pulse.GetControlSeq(), err)
+		if err := p.catchUp(ctx, pulse.GetControlSeq(), m.control); err != nil {
+			return err
 		}
-		p.fresh.Store(&asked)
-		if asked, end, err = p.ask(ctx); err != nil {
+		at := m.at
+		p.fresh.Store(&at)
+		if m, err = p.mark(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// ask returns where the topic ends, and an instant before that was asked.
-func (p *Pulse) ask(ctx context.Context) (asked time.Time, end int64, err error) {
+// mark asks where the topics end.
+func (p *Pulse) mark(ctx context.Context) (m mark, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pulseAsk)
 	defer cancel()
-	asked = p.now()
-	ends, err := p.source.Ends(ctx, eventlog.Pulse)
-	if err != nil {
-		return asked, 0, fmt.Errorf("asking for the end of the pulses: %w", err)
+	m.at = p.now()
+	for topic, end := range map[string]*int64{eventlog.Pulse: &m.pulse, eventlog.EventsControl: &m.control} {
+		ends, err := p.source.Ends(ctx, topic)
+		if err != nil {
+			return m, fmt.Errorf("asking for the end of %s: %w", topic, err)
+		}
+		*end = ends[0]
 	}
-	return asked, ends[0], nil
+	return m, nil
+}
+
+// catchUp waits until the control state is at a position, and where the control log ended.
+func (p *Pulse) catchUp(ctx context.Context, seq uint64, end int64) error {
+	if err := p.store.WaitSeq(ctx, seq); err != nil {
+		return fmt.Errorf("waiting for control position %d: %w", seq, err)
+	}
+	for {
+		if at := p.store.Positions(); len(at) > 0 && at[0] >= end {
+			return nil
+		}
+		if err := p.store.Err(); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pulsePoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // next returns the newest pulse that has come, with its offset.

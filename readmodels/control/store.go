@@ -31,6 +31,9 @@ func Open(source runner.Source, logger *slog.Logger) (*Store, error) {
 // Current returns the state as folded so far, nil before the first envelope, which is a state too. It takes no lock.
 func (s *Store) Current() *commands.Control { return s.fold.current.Load() }
 
+// Lean makes the state keep what those who only obey it need: see commands.LeanControl. It is called before Run.
+func (s *Store) Lean() { s.fold.next = commands.LeanControl() }
+
 // Watch makes f hear of every accepted envelope, in order, once Current shows it. One f at a time; it must not block.
 func (s *Store) Watch(f func(accepted []runner.Accepted)) { s.fold.watch.Store(&f) }
 
