@@ -94,7 +94,7 @@ func (r *apiRig) testControlEntries(t *testing.T) {
 	if code := r.added(t, "denylist", `{"kind":"code","value":"`+apiTestAlias+`/Abc"}`); code.Value != apiTestDomain+"/Abc" {
 		t.Errorf("%+v", code)
 	}
-	if trust := r.added(t, "trust", `{"kind":"owner","value":"alice","tier":"low"}`); *trust.Tier != Low || trust.Reason != nil {
+	if trust := r.added(t, "trust", `{"kind":"owner","value":"alice","tier":"low"}`); *trust.Tier != TrustTierLow || trust.Reason != nil {
 		t.Errorf("%+v", trust)
 	}
 	a := r.asAdmin(t, "DELETE", "/v1/denylist/"+e.Id+"?note=settled", nil, headerKey, "remove-1")
@@ -198,7 +198,7 @@ func (r *apiRig) testSwitches(t *testing.T) {
 		t.Helper()
 		a := r.call(t, "POST", "/v1/switches/low/"+what, `{"note":"incident 7"}`, "Key", key)
 		s := apiInto[Switch](t, a)
-		if a.status != http.StatusOK || s.State != state || (s.Pending != nil) != pending || s.Tier != Low || s.Summary == "" {
+		if a.status != http.StatusOK || s.State != state || (s.Pending != nil) != pending || s.Tier != TrustTierLow || s.Summary == "" {
 			t.Errorf("%s by %s: %v", what, key, a)
 		}
 		return s
@@ -212,7 +212,7 @@ func (r *apiRig) testSwitches(t *testing.T) {
 	}
 	turn(apiTestSecond, "open", "closed", true)
 	list := apiInto[SwitchList](t, r.asAdmin(t, "GET", "/v1/switches", nil))
-	if len(list.Switches) != 3 || list.Switches[0].Tier != Low || list.Switches[0].State != "closed" || list.Switches[1].State != "open" {
+	if len(list.Switches) != 3 || list.Switches[0].Tier != TrustTierLow || list.Switches[0].State != "closed" || list.Switches[1].State != "open" {
 		t.Errorf("%+v", list)
 	}
 	turn(apiTestAdmin, "open", "open", false)
