@@ -58,6 +58,12 @@ func (c *Chain) extend(own Hash) {
 	c.seq, c.head, c.evicted = c.seq+1, own, false
 }
 
+// Adopt makes an envelope the head though what precedes it is missing: an audit goes on behind a loss. A reader that serves
+// stops there instead.
+func (c *Chain) Adopt(seq uint64, own Hash) {
+	*c = Chain{seq: seq, head: own, voids: c.voids}
+}
+
 // explains reports whether a void envelope's predecessor is known, or may have been forgotten. It is never the head: then
 // the envelope would not be void.
 func (c *Chain) explains(seq uint64, hash Hash) bool {

@@ -33,22 +33,13 @@ type Decoder struct {
 // Decode reads a record value. The envelope is lent until the next call, and shares memory with value. Errors are those of
 // DecodeEnvelope.
 func (d *Decoder) Decode(value []byte) (*Envelope, error) {
-	e, err := d.DecodeAgain(value, Hash{})
-	if err == nil {
-		e.Hash = sha256.Sum256(value)
-	}
-	return e, err
-}
-
-// DecodeAgain is Decode for a value whose hash is known.
-func (d *Decoder) DecodeAgain(value []byte, hash Hash) (*Envelope, error) {
 	if !d.plain(value) {
 		return DecodeEnvelope(value)
 	}
 	if err := accept(&d.message); err != nil {
 		return nil, err
 	}
-	d.envelope.Envelope, d.envelope.Hash = &d.message, hash
+	d.envelope.Envelope, d.envelope.Hash = &d.message, sha256.Sum256(value)
 	return &d.envelope, nil
 }
 

@@ -157,5 +157,4 @@ func BenchmarkDecode(b *testing.B) {
 	var d events.Decoder
 	b.Run("anew", run(events.DecodeEnvelope))
 	b.Run("lent", run(d.Decode))
-	b.Run("again", run(func(value []byte) (*events.Envelope, error) { return d.DecodeAgain(value, events.Hash{}) }))
 }

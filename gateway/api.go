@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/readmodels/links"
-	"github.com/hoplog/hoplog/readmodels/owners"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -31,16 +32,19 @@ type LinkReader interface {
 	At(namespace, code string, version uint64) (*pb.Link, error)
 	// History returns all entries of a link, oldest first.
 	History(namespace, code string) ([]*pb.HistoryEntry, error)
+	// List returns a page of an owner's links as of nowUS (microseconds); links.ErrBadCursor for a cursor of another query.
+	List(q links.Query, nowUS int64) (*links.Page, error)
 	// Request returns what is stored under an owner's request key, the answer first; nothing is no error.
 	Request(owner, key string) ([]links.Request, error)
 	// RequestRows returns what is stored of a batch's rows, in row order.
 	RequestRows(owner, batchKey string) ([]links.Request, error)
 }
 
-// OwnerIndex is the read model of owners.
-type OwnerIndex interface {
-	// List returns a page of an owner's links as of nowUS (microseconds); owners.ErrBadCursor for a cursor of another query.
-	List(q owners.Query, nowUS int64) (*owners.Page, error)
+// PositionWaiter is a read model that can be waited for.
+type PositionWaiter interface {
+	// WaitFor returns when what stands at p can be read, with ctx's error when it is done, or with the reason why it never
+	// will be.
+	WaitFor(ctx context.Context, p events.Position) error
 }
 
 // APIDeps is what the command API is made of. Clicks may be nil, and ClicksAsOf with it: then nothing is counted here.
@@ -49,7 +53,6 @@ type APIDeps struct {
 	Metrics   prometheus.Registerer
 	Control   ControlReader
 	Links     LinkReader
-	Owners    OwnerIndex
 	Submitter *Submitter
 	// ControlSubmitter takes writes to the control plane; nil: there are none here.
 	ControlSubmitter *ControlSubmitter
@@ -58,8 +61,8 @@ type APIDeps struct {
 	ClicksAsOf ClickFreshness
 
 	// What reads wait for when they name a position.
-	ControlAt, LinksAt, OwnersAt PositionWaiter
-	// Freshness of links and owners together.
+	ControlAt, LinksAt PositionWaiter
+	// Freshness of the links.
 	Freshness *Freshness
 	// Writable says why no write is taken now; nil: they always are.
 	Writable func() error

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
-	"github.com/hoplog/hoplog/readmodels/owners"
+	"github.com/hoplog/hoplog/readmodels/links"
 )
 
 // Bounds of a list's parameters, as the API's description states them.
@@ -26,15 +26,15 @@ const (
 func (a *api) ListLinks(c *gin.Context, params ListLinksParams) {
 	query, err := a.listQuery(callerOf(c).GetOwner(), &params)
 	if err == nil {
-		err = a.awaitPosition(c.Request.Context(), params.HoplogPosition, a.LinksAt, a.OwnersAt)
+		err = a.awaitPosition(c.Request.Context(), params.HoplogPosition)
 	}
 	if err != nil {
 		a.fail(c, err)
 		return
 	}
 	asOf := a.Freshness.AsOf() // before the page is read, so that it promises no more than the page holds
-	page, err := a.Owners.List(query, a.Now().UnixMicro())
-	if errors.Is(err, owners.ErrBadCursor) {
+	page, err := a.Links.List(query, a.Now().UnixMicro())
+	if errors.Is(err, links.ErrBadCursor) {
 		err = invalid("cursor", "cursor must be the next_cursor of a page of this very query")
 	}
 	if err != nil {
@@ -51,8 +51,8 @@ func (a *api) ListLinks(c *gin.Context, params ListLinksParams) {
 	writeJSON(c, http.StatusOK, shown)
 }
 
-func (a *api) listQuery(owner string, params *ListLinksParams) (q owners.Query, err error) {
-	q = owners.Query{Owner: owner, Limit: defaultPageLimit}
+func (a *api) listQuery(owner string, params *ListLinksParams) (q links.Query, err error) {
+	q = links.Query{Owner: owner, Limit: defaultPageLimit}
 	if params.Limit != nil {
 		q.Limit = int(*params.Limit)
 	}
@@ -65,7 +65,7 @@ func (a *api) listQuery(owner string, params *ListLinksParams) (q owners.Query, 
 	if params.Sort != nil && !params.Sort.Valid() {
 		return q, invalid("sort", "sort must be created or -created")
 	}
-	q.Status, q.Sort = string(orZero(params.Status)), owners.Sort(orZero(params.Sort))
+	q.Status, q.Sort = string(orZero(params.Status)), links.Sort(orZero(params.Sort))
 	domain := ""
 	for _, p := range []struct {
 		name  string

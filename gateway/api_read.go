@@ -72,7 +72,7 @@ func reasonOf(event *pb.Event) string {
 
 // readable waits for the position that a read names and returns the link at a path, if it is there for the caller.
 func (a *api) readable(c *gin.Context, domain, code string, position *string) (*pb.Link, error) {
-	if err := a.awaitPosition(c.Request.Context(), position, a.LinksAt); err != nil {
+	if err := a.awaitPosition(c.Request.Context(), position); err != nil {
 		return nil, err
 	}
 	namespace, code, err := a.addressed(a.Control.Current(), domain, code)
@@ -101,19 +101,9 @@ func sees(caller *pb.ApiKey, link *pb.Link) bool {
 //
 // Links and domains come by different logs: a link that can be read is there, though its domain was not heard of yet.
 func (a *api) addressed(control *commands.Control, rawDomain, rawCode string) (namespace, code string, err error) {
-	domain, errDomain := url.PathUnescape(rawDomain)
-	typed, errCode := url.PathUnescape(rawCode)
-	if errDomain != nil || errCode != nil {
-		return "", "", notFound("there is nothing at this path")
-	}
-	if namespace, err = events.NormalizeNamespace(domain); err != nil {
-		return "", "", notFound("there is no such domain: " + err.Error())
-	}
-	if code, err = events.NormalizeCode(typed); err != nil {
-		return "", "", notFound("there is no such link: " + err.Error())
-	}
-	if known := control.Resolve(namespace); known != nil {
-		return known.GetNamespace(), code, nil
+	namespace, code, known, err := target(control, rawDomain, rawCode)
+	if err != nil || known {
+		return namespace, code, err
 	}
 	if _, err := a.Links.Get(namespace, code); errors.Is(err, links.ErrNotFound) {
 		return "", "", noSuchLink(namespace, code)
@@ -121,26 +111,39 @@ func (a *api) addressed(control *commands.Control, rawDomain, rawCode string) (n
 	return namespace, code, nil
 }
 
+// target decodes a path, and says whether its domain is known here.
+func target(control *commands.Control, rawDomain, rawCode string) (namespace, code string, known bool, err error) {
+	domain, errDomain := url.PathUnescape(rawDomain)
+	typed, errCode := url.PathUnescape(rawCode)
+	if errDomain != nil || errCode != nil {
+		return "", "", false, notFound("there is nothing at this path")
+	}
+	if namespace, err = events.NormalizeNamespace(domain); err != nil {
+		return "", "", false, notFound("there is no such domain: " + err.Error())
+	}
+	if code, err = events.NormalizeCode(typed); err != nil {
+		return "", "", false, notFound("there is no such link: " + err.Error())
+	}
+	if found := control.Resolve(namespace); found != nil {
+		return found.GetNamespace(), code, true, nil
+	}
+	return namespace, code, false, nil
+}
+
 func noSuchLink(namespace, code string) *commands.Refusal {
 	return notFound("there is no link " + namespace + "/" + code)
 }
 
-// awaitPosition waits until what stands at a read's Hoplog-Position can be read from all these read models of links, or
-// from control.
-func (a *api) awaitPosition(ctx context.Context, given *string, models ...PositionWaiter) error {
+// awaitPosition waits until what stands at a read's Hoplog-Position can be read.
+func (a *api) awaitPosition(ctx context.Context, given *string) error {
 	p, err := parsePosition(given)
 	if err != nil || given == nil {
 		return err
 	}
 	if p.Stream == events.StreamControl {
-		models = []PositionWaiter{a.ControlAt}
+		return await(ctx, a.ControlAt, p)
 	}
-	for _, model := range models {
-		if err := await(ctx, model, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return await(ctx, a.LinksAt, p)
 }
 
 func await(ctx context.Context, model PositionWaiter, p events.Position) error {

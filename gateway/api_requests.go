@@ -19,7 +19,7 @@ func (a *api) GetRequest(c *gin.Context, key string, params GetRequestParams) {
 		a.fail(c, notFound("no request can have this key"))
 		return
 	}
-	if err := a.awaitPosition(c.Request.Context(), params.HoplogPosition, a.LinksAt); err != nil {
+	if err := a.awaitPosition(c.Request.Context(), params.HoplogPosition); err != nil {
 		a.fail(c, err)
 		return
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/hoplog/hoplog/projections/runner"
 	"github.com/hoplog/hoplog/readmodels/control"
 	"github.com/hoplog/hoplog/readmodels/links"
-	"github.com/hoplog/hoplog/readmodels/owners"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -89,12 +88,10 @@ func newAPIRig(t testing.TB) *apiRig {
 	r.source, r.controls = source, controls
 	submitter := NewControlSubmitter(controlSender)
 	controls.Watch(submitter.Committed)
-	own, err := owners.Open(owners.Config{Dir: "owners", Source: source, Pebble: options})
-	must(err)
-	r.submitter = NewSubmitter(sender, partitions, own)
+	r.submitter = NewSubmitter(sender, partitions)
 	byName, err := links.Open(links.Config{Dir: "links", Source: source, Pebble: options, Committed: r.submitter.Committed})
 	must(err)
-	fresh := NewFreshness(log, eventlog.EventsLink, logger, byName, own)
+	fresh := NewFreshness(log, eventlog.EventsLink, logger, byName)
 
 	done := make(chan struct{})
 	running := 0
@@ -109,7 +106,6 @@ func newAPIRig(t testing.TB) *apiRig {
 	}
 	run(r.commands.Run)
 	run(controls.Run)
-	run(own.Run)
 	run(byName.Run)
 	run(func(ctx context.Context) error { fresh.Run(ctx); return nil })
 	t.Cleanup(func() {
@@ -120,12 +116,11 @@ func newAPIRig(t testing.TB) *apiRig {
 		sender.Close()
 		controlSender.Close()
 		_ = byName.Close()
-		_ = own.Close()
 		_ = r.commands.Close()
 	})
 	r.settle(ctx, t)
-	r.deps = APIDeps{Logger: logger, Metrics: prometheus.NewRegistry(), Control: controls, Links: byName, Owners: own, Submitter: r.submitter, ControlSubmitter: submitter,
-		ControlAt: controls, LinksAt: byName, OwnersAt: own, Freshness: fresh, Now: time.Now}
+	r.deps = APIDeps{Logger: logger, Metrics: prometheus.NewRegistry(), Control: controls, Links: byName, Submitter: r.submitter, ControlSubmitter: submitter,
+		ControlAt: controls, LinksAt: byName, Freshness: fresh, Now: time.Now}
 	api, err := NewAPI(r.deps)
 	must(err)
 	r.server = httptest.NewUnstartedServer(nil)

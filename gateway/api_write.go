@@ -184,7 +184,8 @@ func (a *api) change(c *gin.Context, domain, code string, key, ifMatch, position
 		a.fail(c, err)
 		return
 	}
-	namespace, code, err := a.addressed(d.control, domain, code)
+	// Whether there is such a domain the writer judges: this server may not have heard of it yet.
+	namespace, code, _, err := target(d.control, domain, code)
 	if err != nil {
 		a.fail(c, err)
 		return

@@ -20,13 +20,6 @@ type CommandLog interface {
 	AppendAsync(ctx context.Context, partition int32, rec eventlog.Record, answer func(offset int64, err error))
 }
 
-// PositionWaiter is a read model that can be waited for.
-type PositionWaiter interface {
-	// WaitFor returns when what stands at p can be read, with ctx's error when it is done, or with the reason why it never
-	// will be.
-	WaitFor(ctx context.Context, p events.Position) error
-}
-
 // Errors of submitting. Each is part of an Answer.
 var (
 	// errNotSent: the log does not have the command and never will.
@@ -37,7 +30,7 @@ var (
 
 // Answer is what the sender of a command learns.
 type Answer struct {
-	// Envelope is what the log accepted for the command, and both links and owners can be read at it. Nil: not in time.
+	// Envelope is what the log accepted for the command, and what it changed can be read. Nil: not in time.
 	Envelope *events.Envelope
 	// Acknowledged: the log has the command.
 	Acknowledged bool
@@ -50,7 +43,6 @@ type Answer struct {
 type Submitter struct {
 	log        CommandLog
 	partitions int
-	then       PositionWaiter
 
 	mu      sync.Mutex
 	waiting map[commandID]waitingRow
@@ -71,10 +63,9 @@ type submission struct {
 	done    chan struct{}
 }
 
-// NewSubmitter makes a Submitter that appends to a topic with this many partitions. An answer is given when the read model
-// then has reached it too.
-func NewSubmitter(log CommandLog, partitions int, then PositionWaiter) *Submitter {
-	return &Submitter{log: log, partitions: partitions, then: then, waiting: map[commandID]waitingRow{}}
+// NewSubmitter makes a Submitter that appends to a topic with this many partitions.
+func NewSubmitter(log CommandLog, partitions int) *Submitter {
+	return &Submitter{log: log, partitions: partitions, waiting: map[commandID]waitingRow{}}
 }
 
 // Submit sends the commands, each with an id of its own, and waits for their answers, as long as given at most or until
@@ -90,13 +81,7 @@ func (s *Submitter) Submit(ctx context.Context, list []*pb.LinkCommand, wait tim
 	case <-sub.done:
 	case <-ctx.Done():
 	}
-	answers := s.leave(sub, list)
-	for i := range answers {
-		if e := answers[i].Envelope; e != nil && s.then.WaitFor(ctx, e.Position(events.StreamLink)) != nil {
-			answers[i].Envelope = nil
-		}
-	}
-	return answers
+	return s.leave(sub, list)
 }
 
 // enter registers the commands before any is sent: an envelope may come sooner than the log's acknowledgement.

@@ -37,19 +37,6 @@ func (m *muteLog) AppendAsync(_ context.Context, _ int32, rec eventlog.Record, a
 	}
 }
 
-// reachedModel is a read model that is everywhere already, stuckModel one that never is.
-type (
-	reachedModel struct{}
-	stuckModel   struct{}
-)
-
-func (reachedModel) WaitFor(context.Context, events.Position) error { return nil }
-
-func (stuckModel) WaitFor(ctx context.Context, _ events.Position) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
 // TestAPIWithoutAnswers: what a caller is told when the log or its writer is in trouble.
 func TestAPIWithoutAnswers(t *testing.T) {
 	r := newAPIRig(t)
@@ -63,7 +50,7 @@ func TestAPIWithoutAnswers(t *testing.T) {
 	with := func(log CommandLog, change func(*APIDeps)) string {
 		deps := r.deps
 		deps.Metrics = prometheus.NewRegistry()
-		deps.Submitter = NewSubmitter(log, 4, reachedModel{})
+		deps.Submitter = NewSubmitter(log, 4)
 		if change != nil {
 			change(&deps)
 		}
@@ -162,7 +149,7 @@ func answerTo(c *pb.LinkCommand) runner.Accepted {
 // first, and what is not its business is ignored.
 func TestSubmitterAnswersByCommand(t *testing.T) {
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
-		s := NewSubmitter(&muteLog{delayed: delay}, 4, reachedModel{})
+		s := NewSubmitter(&muteLog{delayed: delay}, 4)
 		list := commandsFor(3)
 		done := make(chan []Answer)
 		go func() { done <- s.Submit(t.Context(), list, 5*time.Second) }()
@@ -182,7 +169,7 @@ func TestSubmitterAnswersByCommand(t *testing.T) {
 
 // A sender that went away, or waited long enough, leaves nothing behind; late answers are harmless.
 func TestSubmitterForgets(t *testing.T) {
-	s := NewSubmitter(&muteLog{delayed: 50 * time.Millisecond}, 4, reachedModel{})
+	s := NewSubmitter(&muteLog{delayed: 50 * time.Millisecond}, 4)
 	ctx, cancel := context.WithCancel(t.Context())
 	list := commandsFor(2)
 	time.AfterFunc(10*time.Millisecond, cancel)
@@ -196,15 +183,5 @@ func TestSubmitterForgets(t *testing.T) {
 	time.Sleep(60 * time.Millisecond)
 	if answers := s.Submit(t.Context(), nil, time.Minute); len(answers) != 0 {
 		t.Errorf("%+v", answers)
-	}
-}
-
-// An answer counts when both read models can show it.
-func TestSubmitterWaitsForOwners(t *testing.T) {
-	s := NewSubmitter(&muteLog{}, 4, stuckModel{})
-	list := commandsFor(1)
-	time.AfterFunc(10*time.Millisecond, func() { s.Committed([]runner.Accepted{answerTo(list[0])}) })
-	if answer := s.Submit(t.Context(), list, 100*time.Millisecond)[0]; answer.Envelope != nil || !answer.Acknowledged {
-		t.Errorf("%+v", answer)
 	}
 }

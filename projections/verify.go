@@ -140,7 +140,7 @@ func (v *Verifier) Add(offset int64, key, value []byte) {
 	}
 	v.checkWatermark(offset, e)
 	b := v.bucket(e.GetBucket())
-	head, seq := b.head, b.seq
+	head, seq := b.Head(), b.Seq()
 	switch b.next(e.GetSeq(), events.Hash(e.GetPrevHash()), e.Hash) {
 	case envelopeVoid:
 		v.all.Void++
@@ -148,7 +148,7 @@ func (v *Verifier) Add(offset int64, key, value []byte) {
 	case envelopeLost:
 		v.problem(ProblemChain, offset, e, "it follows envelope %d with hash %x, which is nowhere in the log before it (the bucket's last one is %d, %x): an envelope was lost, moved or altered",
 			e.GetSeq()-1, e.GetPrevHash()[:6], seq, head[:6])
-		if b.head != e.Hash {
+		if b.Head() != e.Hash {
 			return
 		}
 	}
@@ -167,13 +167,13 @@ func (v *Verifier) End(eventEnd, commandEnd int64) {
 		v.problem(ProblemCommand, v.next, nil, "the command at offset %d is answered, and the log of commands ends at %d", v.answered.highest-1, commandEnd)
 	}
 	for _, b := range v.buckets {
-		if b.seq > 0 {
+		if b.Seq() > 0 {
 			v.all.Buckets++
 		}
 	}
 	v.all.Links += len(v.links)
 	if v.stream == events.StreamControl {
-		v.all.hasControl, v.all.controlSeq = true, v.bucket(events.ControlBucket).seq
+		v.all.hasControl, v.all.controlSeq = true, v.bucket(events.ControlBucket).Seq()
 	}
 	*v = Verifier{} // memory for the next partition
 }

@@ -11,11 +11,10 @@ const (
 	envelopeLost // it follows what is nowhere before it
 )
 
-// fullChain is one bucket's hash chain with everything that was ever seen of it. Its zero value is a bucket without
-// envelopes.
+// fullChain is one bucket's hash chain, by the rule of every reader, with everything that was ever seen of it: where a reader's
+// memory ends and it has to believe, an audit still knows. Its zero value is a bucket without envelopes.
 type fullChain struct {
-	seq  uint64
-	head events.Hash
+	events.Chain
 	runs []chainRun             // accepted, oldest first; more than one only after a loss
 	void map[events.Hash]uint64 // hash → seq of what was not accepted
 }
@@ -29,28 +28,31 @@ type chainRun struct {
 // next judges an envelope. One that was lost contact with the chain becomes its new head if it lies further on: whatever
 // comes between is missing, and what follows can still be verified.
 func (c *fullChain) next(seq uint64, prev, own events.Hash) verdict {
+	before := c.Seq()
+	accepted, _ := c.Next(seq, prev, own)
 	switch {
-	case seq == c.seq+1 && prev == c.head:
-		c.extend(seq, own)
+	case accepted:
+		c.extend(before, seq, own)
 		return envelopeAccepted
 	case c.knows(seq-1, prev):
 		c.remember(seq, own)
 		return envelopeVoid
-	case seq > c.seq:
-		c.extend(seq, own)
+	case seq > before:
+		c.Adopt(seq, own)
+		c.extend(before, seq, own)
 	default:
 		c.remember(seq, own)
 	}
 	return envelopeLost
 }
 
-func (c *fullChain) extend(seq uint64, own events.Hash) {
-	if last := len(c.runs) - 1; last >= 0 && seq == c.seq+1 {
+// extend adds the new head to the accepted ones; before is the sequence of the old one.
+func (c *fullChain) extend(before, seq uint64, own events.Hash) {
+	if last := len(c.runs) - 1; last >= 0 && seq == before+1 {
 		c.runs[last].hashes = append(c.runs[last].hashes, own)
 	} else {
 		c.runs = append(c.runs, chainRun{seq, []events.Hash{own}})
 	}
-	c.seq, c.head = seq, own
 }
 
 func (c *fullChain) remember(seq uint64, own events.Hash) {

@@ -28,12 +28,8 @@ func seal(stream string, e *pb.Envelope, bucket uint32, head events.Head, comman
 	if err != nil {
 		return eventlog.Record{}, events.Head{}, err
 	}
-	record := eventlog.Record{Key: events.BucketKey(bucket), Value: value}
-	attributes := events.CloudEvent(stream, &events.Envelope{Envelope: e, Hash: hash})
-	record.Headers = make([]eventlog.Header, len(attributes))
-	for i, a := range attributes {
-		record.Headers[i] = eventlog.Header(a)
-	}
+	record := eventlog.Record{Key: events.BucketKey(bucket), Value: value,
+		Headers: events.CloudEvent(stream, &events.Envelope{Envelope: e, Hash: hash})}
 	next := events.Head{Seq: e.GetSeq(), Hash: hash, CommandOffset: commandOffset,
 		TimeUS: head.TimeUS, ControlSeq: max(head.ControlSeq, e.GetStamp().GetControlSeq())}
 	if e.GetOutcome().GetError() != events.ErrorCommandExpired {

@@ -19,7 +19,7 @@ import (
 // Group is the consumer group whose assignment says which process writes which partition.
 const Group = "hoplog-commands"
 
-// Config is what a handler needs. All fields but Options and Damaged are required.
+// Config is what a handler needs. All fields but Options, Damaged and Full are required.
 type Config struct {
 	Log    *eventlog.Log
 	Logger *slog.Logger
@@ -29,6 +29,8 @@ type Config struct {
 	Options *pebble.Options
 	// Damaged, if not nil, hears of damage to the state that is found while it is open. It must not block.
 	Damaged func(*disk.Damage)
+	// Full, if not nil, says why nothing may be written to Dir; partitions stand still while it says so.
+	Full func() error
 	// Partitions of the link topics.
 	Partitions int
 	// Now is the writer's clock.
@@ -74,13 +76,13 @@ func newPlace(topic string, number int32, count int) place {
 }
 
 func (h *Handler) linkWorker(number int32) (*worker, error) {
-	at, err := h.store.loadPlace(eventlog.EventsLink, number, h.cfg.Partitions)
+	l := &linkLedger{store: h.store, partition: number, count: h.cfg.Partitions, control: h.control, now: h.cfg.Now}
+	at, err := l.loadPlace(eventlog.EventsLink)
 	if err != nil {
 		return nil, err
 	}
-	l := &linkLedger{store: h.store, partition: number, count: h.cfg.Partitions, control: h.control, now: h.cfg.Now}
 	p := &partition{stream: events.StreamLink, commandTopic: eventlog.CommandsLink, eventTopic: eventlog.EventsLink,
-		number: number, count: h.cfg.Partitions, log: h.cfg.Log, ledger: l, place: at}
+		number: number, count: h.cfg.Partitions, log: h.cfg.Log, full: h.cfg.Full, ledger: l, place: at}
 	p.standing.next.Store(at.checker.Next())
 	w := h.worker(p)
 	w.lives = func(begins bool) { l.live(begins, h.cfg.Logger) }

@@ -90,6 +90,8 @@ type life struct {
 	world *world
 	open  overlay
 	sent  *sending
+	// decided is what was sent, as merge takes it.
+	decided outgoing
 }
 
 func (w *world) begin(t rapid.TB) *life {
@@ -127,8 +129,8 @@ func (l *life) send(t rapid.TB, n int) bool {
 		if err != nil {
 			t.Fatalf("deciding: %v", err)
 		}
-		if len(out) > 0 {
-			l.sent = &sending{out, -1}
+		if len(out.records) > 0 {
+			l.sent, l.decided = &sending{out.records, -1}, out
 		}
 	}
 	return l.sent != nil
@@ -141,7 +143,7 @@ func (l *life) answer(t rapid.TB) {
 		l.replay(t)
 		return
 	}
-	if err := l.merge(l.open, l.sent.records); err != nil {
+	if err := l.merge(l.open, l.decided); err != nil {
 		t.Fatalf("merging: %v", err)
 	}
 	l.sent, l.open = nil, nil
@@ -469,8 +471,9 @@ func TestSentence7ConfirmedEnvelopesAreNeverVoid(t *testing.T) {
 	w.command(0)
 	l := w.begin(t)
 	l.send(t, 2)
+	twice := outgoing{append(l.decided.envelopes[:1:1], l.decided.envelopes...), append(l.decided.records[:1:1], l.decided.records...)}
 	var alarm *events.Alarm
-	if err := l.merge(l.open, append(l.sent.records[:1:1], l.sent.records...)); !errors.As(err, &alarm) || alarm.Offset != 1 {
+	if err := l.merge(l.open, twice); !errors.As(err, &alarm) || alarm.Offset != 1 {
 		t.Fatalf("%v", err)
 	}
 }

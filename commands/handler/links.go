@@ -33,6 +33,10 @@ type linkLedger struct {
 	control   *Control
 	now       func() time.Time
 	filter    keyFilter
+	// journal is where the heads of the partition's buckets are kept.
+	journal events.Journal
+	// changes are those of the overlay at hand; their memory serves one after the other.
+	changes changes
 	// firstWait is how long a life's first draw waits for ids; 0: mint's default.
 	firstWait time.Duration
 	// mint is the minter of the writer's life, nil while standing by.
@@ -45,21 +49,25 @@ type linkLedger struct {
 }
 
 func (l *linkLedger) begin() overlay {
-	return &linkOverlay{linkLedger: l, changes: newChanges(l.store, &l.filter)}
+	l.changes.reset(l.store, &l.filter)
+	return &linkOverlay{linkLedger: l}
 }
 
 // linkOverlay is changes in memory: reads go through them to the confirmed state.
 type linkOverlay struct {
 	*linkLedger
-	changes *changes
 	// patience is when the waiting for control positions ends; zero before the first command.
 	patience time.Time
 }
 
-func (o *linkOverlay) drop() { o.changes = nil }
+// drop forgets nothing yet: begin does.
+func (o *linkOverlay) drop() {}
 
 func (o *linkOverlay) commit(at *place) error {
-	if err := o.changes.commit(o.partition, at); err != nil {
+	if err := o.savePlace(at); err != nil {
+		return err
+	}
+	if err := o.changes.commit(); err != nil {
 		return err
 	}
 	return o.sweep(at)
@@ -142,7 +150,7 @@ func (o *linkOverlay) load(c commands.LinkCommand) (s commands.State, err error)
 		}
 	}
 	if c.GetRequest().GetKey() != "" {
-		if s.Request, err = load(o.changes, requestKey(c.Bucket, c.GetRequest()), &pb.StoredRequest{}); err != nil {
+		if s.Request, err = load[pb.StoredRequest](&o.changes, requestKey(c.Bucket, c.GetRequest())); err != nil {
 			return s, err
 		}
 	}
@@ -158,7 +166,7 @@ func (o *linkOverlay) load(c commands.LinkCommand) (s commands.State, err error)
 }
 
 func (o *linkOverlay) link(bucket uint32, routeKey string) (*pb.Link, error) {
-	return load(o.changes, linkKey(bucket, routeKey), &pb.Link{})
+	return load[pb.Link](&o.changes, linkKey(bucket, routeKey))
 }
 
 // stampTime says when a command of this time is decided: never before its bucket's last, and not at all if the writer's
@@ -254,7 +262,7 @@ func (o *linkOverlay) apply(e *pb.Envelope) error {
 	next := commands.Evolve(s, e)
 	if ref != nil {
 		routeKey := events.RouteKey(ref.GetNamespace(), ref.GetCode())
-		if err := save(o.changes, linkKey(bucket, routeKey), next.Link); err != nil {
+		if err := save(&o.changes, linkKey(bucket, routeKey), next.Link); err != nil {
 			return err
 		}
 		if print := next.Link.GetFingerprint(); s.Link == nil && len(print) > 0 {
@@ -262,7 +270,7 @@ func (o *linkOverlay) apply(e *pb.Envelope) error {
 		}
 	}
 	if next.Request != nil {
-		return save(o.changes, requestKey(bucket, e.GetRequest()), next.Request)
+		return save(&o.changes, requestKey(bucket, e.GetRequest()), next.Request)
 	}
 	return nil
 }

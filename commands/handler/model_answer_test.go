@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 )
 
@@ -74,7 +75,15 @@ func (d *drive) confirm(at stance, b decided) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := w.merge(o, records); err != nil {
+	out := outgoing{records: records}
+	for _, r := range records {
+		e, err := events.DecodeEnvelope(r.Value)
+		if err != nil {
+			return 0, err
+		}
+		out.envelopes = append(out.envelopes, *e)
+	}
+	if err := w.merge(o, out); err != nil {
 		return 0, err
 	}
 	folded := at.folded

@@ -241,6 +241,6 @@ func (d *drive) decideUntil(at stance, until int8, nonces uint32) decided {
 func (d *drive) decideTo(w *writer, until int8, nonces uint32) (overlay, []eventlog.Record, error) {
 	w.ledger.(*modelLedger).nonces = nonces
 	o := w.ledger.begin()
-	records, err := w.decideAll(context.Background(), o, d.commands[w.next:until])
-	return o, records, err
+	out, err := w.decideAll(context.Background(), o, d.commands[w.next:until])
+	return o, out.records, err
 }

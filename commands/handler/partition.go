@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
@@ -52,6 +53,7 @@ type partition struct {
 	number       int32
 	count        int
 	log          *eventlog.Log
+	full         func() error // nil: never
 	ledger       ledger
 	place
 	standing standing
@@ -108,6 +110,9 @@ func (p *partition) follow(ctx context.Context, end int64) error {
 		if err != nil {
 			return p.asAlarm(err)
 		}
+		if err := p.awaitRoom(ctx); err != nil {
+			return err
+		}
 		for _, b := range batches {
 			if err := p.fold(b.Records); err != nil {
 				return err
@@ -116,6 +121,21 @@ func (p *partition) follow(ctx context.Context, end int64) error {
 	}
 	return nil
 }
+
+// awaitRoom waits until the confirmed state may be written. It comes before the work, not before the commit: what is decided and
+// in the log is committed, for which the reserve is enough.
+func (p *partition) awaitRoom(ctx context.Context) error {
+	for p.full != nil && p.full() != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(roomPoll):
+		}
+	}
+	return nil
+}
+
+const roomPoll = 50 * time.Millisecond
 
 // toEnd is follow without an end.
 const toEnd = -1

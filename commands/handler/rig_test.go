@@ -192,7 +192,7 @@ func dump(t *testing.T, w *worker) string {
 		t.Fatal(err)
 	}
 	for it.First(); it.Valid(); it.Next() {
-		if it.Key()[0] != prefixHead && it.Key()[0] != prefixPlace {
+		if it.Key()[0] != prefixJournal && it.Key()[0] != prefixPlace {
 			fmt.Fprintf(&out, "%x=%x\n", it.Key(), it.Value())
 		}
 	}

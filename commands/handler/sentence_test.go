@@ -62,11 +62,11 @@ func TestSentence4EveryCommandGetsOneEnvelope(t *testing.T) {
 	o := w.ledger.begin()
 	defer o.drop()
 	out, err := w.decideAll(t.Context(), o, records)
-	if err != nil || len(out) != len(list) {
-		t.Fatalf("%d envelopes for %d commands: %v", len(out), len(list), err)
+	if err != nil || len(out.records) != len(list) {
+		t.Fatalf("%d envelopes for %d commands: %v", len(out.records), len(list), err)
 	}
 	for i, c := range list {
-		e, err := events.DecodeEnvelope(out[i].Value)
+		e, err := events.DecodeEnvelope(out.records[i].Value)
 		if err != nil || e.GetCommandOffset() != int64(i) || e.GetOutcome().GetError() != c.outcome || (len(e.GetEvents()) > 0) != (i == 0) {
 			t.Errorf("%s: %v, %v", c.name, e, err)
 		}

@@ -4,14 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 
 	"github.com/hoplog/hoplog/commands"
-	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/disk"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -21,8 +18,9 @@ const (
 	prefixLink        = 'l' // bucket, route key → Link
 	prefixRequest     = 'r' // bucket, owner, 0x00, key → StoredRequest
 	prefixFingerprint = 'f' // bucket, fingerprint → route key
-	prefixHead        = 'h' // bucket → BucketHead
+	prefixJournal     = 'j' // partition, number → a pair of the partition's journal
 	prefixPlace       = 'p' // partition → WriterCheckpoint
+	prefixHead        = 'h' // bucket → BucketHead: what stores had before they had journals
 	prefixPartitions  = 'n' // the partition count that the store was made for
 )
 
@@ -82,27 +80,8 @@ func fingerprintKey(bucket uint32, print []byte) []byte {
 	return append(bucketKey(prefixFingerprint, bucket, len(print)), print...)
 }
 
-// message is what the generated code offers of every stored record.
-type message interface {
-	UnmarshalVT([]byte) error
-	MarshalVT() ([]byte, error)
-}
-
-// reader reads values by key; nil if there is none. A value is not changed, by its owner nor by its reader.
-type reader interface {
-	get(key []byte) ([]byte, error)
-}
-
-// load reads the record under key into m; it returns nil if there is none.
-func load[M message](r reader, key []byte, m M) (none M, err error) {
-	value, err := r.get(key)
-	if err != nil || value == nil {
-		return none, err
-	}
-	if err := m.UnmarshalVT(value); err != nil {
-		return none, storeError{fmt.Errorf("decoding state under %x: %w", key, err)}
-	}
-	return m, nil
+func journalKey(partition int32, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(bucketKey(prefixJournal, uint32(partition), 8), number)
 }
 
 func (s *store) get(key []byte) ([]byte, error) {
@@ -115,107 +94,6 @@ func (s *store) get(key []byte) ([]byte, error) {
 	}
 	copied := append(make([]byte, 0, len(value)), value...)
 	return copied, closer.Close()
-}
-
-// changes are writes on top of the confirmed state that are committed together or forgotten. A map serves them better than
-// an indexed batch: most look-ups of a create find nothing, in either.
-type changes struct {
-	store  *store
-	filter *keyFilter
-	values map[string][]byte
-}
-
-func newChanges(s *store, f *keyFilter) *changes { return &changes{s, f, map[string][]byte{}} }
-
-func (c *changes) get(key []byte) ([]byte, error) {
-	if value, changed := c.values[string(key)]; changed {
-		return value, nil
-	}
-	if c.filter.absent(key) {
-		return nil, nil
-	}
-	return c.store.get(key)
-}
-
-func (c *changes) set(key, value []byte) { c.values[string(key)] = value }
-
-func save[M message](c *changes, key []byte, m M) error {
-	value, err := m.MarshalVT()
-	if err != nil {
-		return storeError{fmt.Errorf("encoding state: %w", err)}
-	}
-	c.set(key, value)
-	return nil
-}
-
-// commit writes the changes and the partition's place in the log that they stand for, in one batch. It does not sync: the
-// log is the truth, and what a power cut takes is folded again.
-func (c *changes) commit(partition int32, at *place) error {
-	if err := savePlace(c, partition, at); err != nil {
-		return err
-	}
-	b := c.store.db.NewBatch()
-	// In order, for the store finds the place of a key from that of the one before.
-	for _, key := range slices.Sorted(maps.Keys(c.values)) {
-		c.filter.add([]byte(key))
-		if err := b.Set([]byte(key), c.values[key], nil); err != nil {
-			return storeError{errors.Join(fmt.Errorf("saving state: %w", err), b.Close())}
-		}
-	}
-	if err := b.Commit(pebble.NoSync); err != nil {
-		return storeError{fmt.Errorf("committing state: %w", err)}
-	}
-	return nil
-}
-
-// savePlace puts a partition's place in the log beside the state that it stands for.
-func savePlace(c *changes, partition int32, at *place) error {
-	err := at.checker.Saved(func(bucket uint32, head *pb.BucketHead) error {
-		return save(c, bucketKey(prefixHead, bucket, 0), head)
-	})
-	if err != nil {
-		return err
-	}
-	checkpoint := &pb.WriterCheckpoint{Next: at.checker.Next(), LowWatermark: at.checker.MaxLowWatermark()}
-	for offset, id := range at.covered {
-		checkpoint.Covered = append(checkpoint.Covered, &pb.CoveredCommand{Offset: offset, CommandId: id[:]})
-	}
-	return save(c, bucketKey(prefixPlace, uint32(partition), 0), checkpoint)
-}
-
-// loadPlace reads where a partition stood; the zero place of a new store.
-func (s *store) loadPlace(topic string, partition int32, partitions int) (place, error) {
-	at := newPlace(topic, partition, partitions)
-	checkpoint, err := load(s, bucketKey(prefixPlace, uint32(partition), 0), &pb.WriterCheckpoint{})
-	if err != nil || checkpoint == nil {
-		return at, err
-	}
-	at.checker.Restore(checkpoint.GetNext(), checkpoint.GetLowWatermark())
-	for _, c := range checkpoint.GetCovered() {
-		at.covered[c.GetOffset()] = commandID(c.GetCommandId())
-	}
-	first, last := events.BucketsOf(partition, partitions)
-	if err := s.loadHeads(at.checker, first, last); err != nil {
-		return at, err
-	}
-	bad := events.BadKeyBucket(partition)
-	return at, s.loadHeads(at.checker, bad, bad)
-}
-
-func (s *store) loadHeads(c *events.Checker, first, last uint32) error {
-	for bucket := first; bucket <= last; bucket++ {
-		head, err := load(s, bucketKey(prefixHead, bucket, 0), &pb.BucketHead{})
-		if err != nil {
-			return err
-		}
-		if head == nil {
-			continue
-		}
-		if err := c.RestoreHead(bucket, head); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sweep drops a bucket's request keys that no longer count at the bucket's time. Only cleaning: decisions judge the age.

@@ -65,6 +65,9 @@ func (p *partition) live(ctx context.Context, open func(topic string) (appender,
 			// Retention may have passed the scan in between: the next life's replay judges what is missing.
 			return fmt.Errorf("reading commands: %w", err)
 		}
+		if w.awaitRoom(ctx) != nil {
+			return nil
+		}
 		for _, b := range batches {
 			if err := w.batch(ctx, b.Records); err != nil {
 				return err
@@ -140,30 +143,36 @@ func (w *writer) batch(ctx context.Context, records []eventlog.Record) error {
 	if err != nil {
 		return err
 	}
-	if len(out) == 0 {
+	if len(out.records) == 0 {
 		w.standing.command.Store(w.next)
 		return nil
 	}
-	if err := w.append(ctx, out); err != nil {
+	if err := w.append(ctx, out.records); err != nil {
 		return err
 	}
 	return w.merge(o, out)
 }
 
+// outgoing is a batch on its way into the log: each envelope with the hash of its record's value, and the records.
+type outgoing struct {
+	envelopes []events.Envelope
+	records   []eventlog.Record
+}
+
 // decideAll is sentences 3 to 5: one envelope for every command that is not covered.
-func (w *writer) decideAll(ctx context.Context, o overlay, records []eventlog.Record) ([]eventlog.Record, error) {
+func (w *writer) decideAll(ctx context.Context, o overlay, records []eventlog.Record) (out outgoing, err error) {
 	low := w.lowWatermark(w.start)
-	heads := map[uint32]events.Head{}
-	var out []eventlog.Record
+	heads := make(map[uint32]events.Head, len(records))
+	out = outgoing{make([]events.Envelope, 0, len(records)), make([]eventlog.Record, 0, len(records))}
 	for _, r := range records {
 		if r.Offset != w.next {
-			return nil, w.commandAlarm(r.Offset, events.NoBucket, fmt.Sprintf("gap in offsets: expected %d", w.next))
+			return out, w.commandAlarm(r.Offset, events.NoBucket, fmt.Sprintf("gap in offsets: expected %d", w.next))
 		}
 		w.next++
 		bucket, misplaced := w.parseKey(r.Key)
 		if covered, err := w.isCovered(r, bucket); covered || err != nil {
 			if err != nil {
-				return nil, err
+				return out, err
 			}
 			continue
 		}
@@ -173,17 +182,18 @@ func (w *writer) decideAll(ctx context.Context, o overlay, records []eventlog.Re
 		}
 		envelope, err := propose(ctx, o, r, bucket, misplaced, head)
 		if err != nil {
-			return nil, fmt.Errorf("deciding command at offset %d: %w", r.Offset, err)
+			return out, fmt.Errorf("deciding command at offset %d: %w", r.Offset, err)
 		}
 		record, next, err := seal(w.stream, envelope, bucket, head, r.Offset, low)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if err := o.apply(envelope); err != nil {
-			return nil, fmt.Errorf("applying envelope of command at offset %d: %w", r.Offset, err)
+			return out, fmt.Errorf("applying envelope of command at offset %d: %w", r.Offset, err)
 		}
 		heads[bucket] = next
-		out = append(out, record)
+		out.envelopes = append(out.envelopes, events.Envelope{Envelope: envelope, Hash: next.Hash})
+		out.records = append(out.records, record)
 	}
 	return out, nil
 }
@@ -225,10 +235,12 @@ func (w *writer) append(ctx context.Context, records []eventlog.Record) error {
 	return nil
 }
 
-// merge is sentence 7: the writer takes its own confirmed records through the chain rule like any reader.
-func (w *writer) merge(o overlay, records []eventlog.Record) error {
-	for _, r := range records {
-		e, accepted, err := w.checker.Check(w.checker.Next(), r.Key, r.Value)
+// merge is sentence 7: the writer takes its own confirmed records through the chain rule like any reader, but for decoding
+// what it has just encoded.
+func (w *writer) merge(o overlay, confirmed outgoing) error {
+	for i, r := range confirmed.records {
+		e := &confirmed.envelopes[i]
+		accepted, err := w.checker.CheckEncoded(w.checker.Next(), r.Key, e)
 		if err != nil {
 			return err
 		}
@@ -240,7 +252,7 @@ func (w *writer) merge(o overlay, records []eventlog.Record) error {
 	w.forget()
 	w.start = w.lowWatermark(w.start)
 	w.standing.batches.Add(1)
-	w.standing.decided.Add(uint64(len(records)))
+	w.standing.decided.Add(uint64(len(confirmed.records)))
 	w.standing.command.Store(w.next)
 	return w.commit(o)
 }

@@ -14,7 +14,9 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/hoplog/hoplog/events/eventlog/attendance"
 	"github.com/hoplog/hoplog/events/eventlog/segments"
 )
 
@@ -43,6 +45,7 @@ type Embedded struct {
 	recorder *recorder
 	trimmer  *trimmer
 	guard    *fullGuard
+	roll     *attendance.Roll
 	once     sync.Once
 }
 
@@ -125,7 +128,7 @@ func startCluster(cfg EmbeddedConfig, data string, logger *slog.Logger) (*kfake.
 	)
 }
 
-// attend starts what looks after the broker: the record of what it acknowledged, and the trimmer.
+// attend starts what looks after the broker: the record of what it acknowledged, the trimmer, and the roll of group members.
 func (e *Embedded) attend(cfg EmbeddedConfig, report *segments.Report, before segments.Acknowledged, logger *slog.Logger) error {
 	log, err := Open(Config{Brokers: []string{e.addr}, ClientID: "hoplog-embedded"}, logger)
 	if err != nil {
@@ -140,6 +143,7 @@ func (e *Embedded) attend(cfg EmbeddedConfig, report *segments.Report, before se
 	e.log = log
 	e.recorder = startRecorder(log, cfg.Dir, before, logger)
 	e.trimmer = startTrimmer(log, e.recorder, cfg, logger)
+	e.roll = attendance.Keep(e.cluster, logger, kgo.SeedBrokers(e.addr), kgo.ClientID(embeddedClusterID))
 	return nil
 }
 
@@ -150,6 +154,7 @@ func (e *Embedded) Addr() string { return e.addr }
 func (e *Embedded) Close() error {
 	var err error
 	e.once.Do(func() {
+		e.roll.Close()
 		e.trimmer.close()
 		e.recorder.close()
 		e.log.Close()

@@ -4,13 +4,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hoplog/hoplog/events"
 )
 
 // Header is one record header.
-type Header struct {
-	Key   string
-	Value []byte
-}
+type Header = events.Attribute
 
 // Record is one record of a partition. Of a record to be appended, Offset is ignored and a zero Time means now; the
 // slices must not be changed until the append is answered. Of a record that was read, the slices share memory with

@@ -159,7 +159,7 @@ func (n *node) runners() (list []*runner.Runner) {
 		list = append(list, n.control.Runner)
 	}
 	if n.parts.links != nil {
-		list = append(list, n.parts.links.Runner, n.parts.owners.Runner)
+		list = append(list, n.parts.links.Runner)
 	}
 	if n.parts.redirects != nil {
 		list = append(list, n.parts.redirects.Runner)

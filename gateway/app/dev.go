@@ -10,7 +10,7 @@ import (
 )
 
 func devFlags(f *pflag.FlagSet) {
-	f.Int("partitions", 4, "partitions of the topics, when they are made")
+	f.Int("partitions", 2, "partitions of the topics, when they are made")
 	f.String("chdb", "", "path of libchdb.so, if it is not beside the binary")
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ type dataDisk struct {
 }
 
 // storesOf says which stores a role answers from.
-var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links", "owners"}, roleRedirect: {"redirects"}}
+var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links"}, roleRedirect: {"redirects"}}
 
 // watchDisk begins to watch that there is room.
 func (n *node) watchDisk(context.Context) error {
@@ -95,6 +96,18 @@ func (d *dataDisk) damageOf(role string) *disk.Damage {
 			return found
 		}
 	}
+	return nil
+}
+
+// removeOutdated removes a store of an earlier binary whose questions another store answers now.
+func (n *node) removeOutdated(store, answers string) error {
+	if _, err := os.Stat(n.dir(store)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := os.RemoveAll(n.dir(store)); err != nil {
+		return fmt.Errorf("removing an outdated store: %w", err)
+	}
+	n.logger.Info("a store of an earlier version is removed: another answers what it did", "store", n.dir(store), "answers", n.dir(answers))
 	return nil
 }
 

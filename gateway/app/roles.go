@@ -19,7 +19,6 @@ import (
 	"github.com/hoplog/hoplog/readmodels/control"
 	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/links"
-	"github.com/hoplog/hoplog/readmodels/owners"
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
 
@@ -27,7 +26,6 @@ import (
 type parts struct {
 	handler   *handler.Handler
 	links     *links.Store
-	owners    *owners.Store
 	redirects *redirects.Store
 	recorder  *gateway.ClickRecorder
 	sink      *runner.ClickSink
@@ -68,7 +66,7 @@ func (n *node) startCommands(context.Context) error {
 		return err
 	}
 	h, err := openStore(n, "commands", func() (*handler.Handler, error) {
-		return handler.Open(handler.Config{Log: n.log, Logger: n.logger, Dir: n.dir("commands"), Partitions: n.count, Now: time.Now,
+		return handler.Open(handler.Config{Log: n.log, Logger: n.logger, Dir: n.dir("commands"), Full: n.disk.guard.Full, Partitions: n.count, Now: time.Now,
 			Damaged: n.disk.damaged})
 	})
 	if err != nil {
@@ -262,19 +260,14 @@ func (n *node) startAPI(ctx context.Context) error {
 		defer session.Close()
 		return session.Flush(ctx)
 	})
-	index, err := openStore(n, "owners", func() (*owners.Store, error) {
-		return owners.Open(owners.Config{Dir: n.dir("owners"), Source: n.source, Pebble: n.pebble()})
-	})
-	if err != nil {
-		return fmt.Errorf("opening owners: %w", err)
+	submitter := gateway.NewSubmitter(session, n.count)
+	if err := n.removeOutdated("owners", "links"); err != nil {
+		return err
 	}
-	n.parts.owners = index
-	n.onClose("owners", index.Close)
 	controls, err := n.startControlSubmitter()
 	if err != nil {
 		return err
 	}
-	submitter := gateway.NewSubmitter(session, n.count, index)
 	records, err := openStore(n, "links", func() (*links.Store, error) {
 		return links.Open(links.Config{Dir: n.dir("links"), Source: n.source, Pebble: n.pebble(), Committed: submitter.Committed})
 	})
@@ -283,13 +276,12 @@ func (n *node) startAPI(ctx context.Context) error {
 	}
 	n.parts.links = records
 	n.onClose("links", records.Close)
-	n.follow("owners projection", index.Runner)
 	n.follow("links projection", records.Runner)
 	n.work("request sweeper", records.SweepRequests)
-	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records, index)
+	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records)
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
-	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Owners: index, Submitter: submitter, ControlSubmitter: controls,
-		ControlAt: n.control, LinksAt: records, OwnersAt: index, Freshness: n.parts.freshness, Now: time.Now,
+	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Submitter: submitter, ControlSubmitter: controls,
+		ControlAt: n.control, LinksAt: records, Freshness: n.parts.freshness, Now: time.Now,
 		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full}
 	if err := n.addStats(&deps); err != nil {
 		return err

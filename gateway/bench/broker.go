@@ -16,7 +16,7 @@ type broker struct {
 }
 
 // partitions is what `hoplog dev` makes the link topics with.
-const partitions = 4
+const partitions = 2
 
 func startBroker(ctx context.Context, dir string) (*broker, error) {
 	quiet := slog.New(slog.DiscardHandler)

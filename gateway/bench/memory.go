@@ -191,7 +191,7 @@ func (t *target) folded(ctx context.Context) (map[string]int64, error) {
 }
 
 // ofLinks are the folds whose stores keep their positions. The control log is folded anew at every start.
-var ofLinks = []string{"redirects/1", "links/1", "owners/1", "writers of link"}
+var ofLinks = []string{"redirects/1", "links/2", "writers of link"}
 
 func (r *MemoryResult) floorsOf() []Floor {
 	most, again := 0.0, int64(0)

@@ -136,17 +136,22 @@ func (j *judge) load(c commands.LinkCommand, a accepted) commands.State {
 	if code == "" {
 		code = c.Stamp.GetCandidateCode()
 	}
-	s := commands.State{Link: j.links[events.RouteKey(c.GetNamespace(), code)], Request: j.requests[requestID(a.GetRequest().GetOwner(), a.GetRequest().GetKey())+fmt.Sprint(c.Bucket)]}
+	s := commands.State{Link: j.links[events.RouteKey(c.GetNamespace(), code)], Request: j.requests[keptUnder(a)]}
 	if print := commands.Fingerprint(c.LinkCommand); print != nil {
 		s.Twin = j.links[j.twins[string(print)]]
 	}
 	return s
 }
 
+// keptUnder names the request of an envelope in its bucket's state.
+func keptUnder(a accepted) string {
+	return fmt.Sprintf("%d/%s", a.GetBucket(), requestID(a.GetRequest().GetOwner(), a.GetRequest().GetKey()))
+}
+
 func (j *judge) fold(s commands.State, a accepted) {
 	next := commands.Evolve(s, a.Envelope.Envelope)
 	if next.Request != s.Request {
-		j.requests[requestID(a.GetRequest().GetOwner(), a.GetRequest().GetKey())+fmt.Sprint(a.GetBucket())] = next.Request
+		j.requests[keptUnder(a)] = next.Request
 	}
 	if len(a.GetEvents()) == 0 {
 		return

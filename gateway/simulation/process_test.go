@@ -21,7 +21,6 @@ import (
 	"github.com/hoplog/hoplog/projections/runner"
 	"github.com/hoplog/hoplog/readmodels/control"
 	"github.com/hoplog/hoplog/readmodels/links"
-	"github.com/hoplog/hoplog/readmodels/owners"
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
 
@@ -61,10 +60,9 @@ type life struct {
 	api       http.Handler     // of an API
 	control   *control.Store
 	links     *links.Store
-	owners    *owners.Store
 	redirects *redirects.Store // of a redirect node
 	shown     floors           // of an API or a node: what it has shown
-	written   floors           // of an API: what it has answered writes with, which its owner index holds too
+	written   floors           // of an API: what it has answered writes with, which it lists too
 	open      atomic.Bool      // of an API: it listens, as it does once it has read the control log
 }
 
@@ -147,17 +145,13 @@ func (l *life) startAPI(ctx context.Context) error {
 	if l.control, err = control.Open(source, l.w.logger); err != nil {
 		return err
 	}
-	if l.owners, err = owners.Open(owners.Config{Dir: "owners", Source: source, Pebble: l.pebble()}); err != nil {
-		return err
-	}
-	l.closes = append(l.closes, l.owners.Close)
-	submitter := gateway.NewSubmitter(sender, partitions, l.owners)
+	submitter := gateway.NewSubmitter(sender, partitions)
 	l.links, err = links.Open(links.Config{Dir: "links", Source: source, Pebble: l.pebble(), Committed: submitter.Committed})
 	if err != nil {
 		return err
 	}
 	l.closes = append(l.closes, l.links.Close, func() error { l.control.Close(); return nil })
-	fresh := gateway.NewFreshness(l.log, eventlog.EventsLink, l.w.logger, l.links, l.owners)
+	fresh := gateway.NewFreshness(l.log, eventlog.EventsLink, l.w.logger, l.links)
 	l.run(ctx, "control", func(ctx context.Context) error {
 		for ctx.Err() == nil && l.control.RunToEnd(ctx) != nil && l.control.Err() == nil {
 			time.Sleep(100 * time.Millisecond)
@@ -165,11 +159,10 @@ func (l *life) startAPI(ctx context.Context) error {
 		l.open.Store(true)
 		return l.control.Run(ctx)
 	})
-	l.run(ctx, "owners", l.owners.Run)
 	l.run(ctx, "links", l.links.Run)
 	l.run(ctx, "freshness", func(ctx context.Context) error { fresh.Run(ctx); return nil })
 	l.api, err = gateway.NewAPI(gateway.APIDeps{Logger: l.w.logger, Metrics: prometheus.NewRegistry(), Control: l.control, Links: l.links,
-		Owners: l.owners, Submitter: submitter, ControlAt: l.control, LinksAt: l.links, OwnersAt: l.owners, Freshness: fresh, Now: l.clock})
+		Submitter: submitter, ControlAt: l.control, LinksAt: l.links, Freshness: fresh, Now: l.clock})
 	return err
 }
 
@@ -243,7 +236,7 @@ func (l *life) fault() error {
 	case l.handler != nil:
 		return l.handler.Alarm()
 	case l.links != nil:
-		for _, err := range []error{l.links.Err(), l.owners.Err(), l.control.Err()} {
+		for _, err := range []error{l.links.Err(), l.control.Err()} {
 			if err != nil {
 				return err
 			}

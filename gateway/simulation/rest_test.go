@@ -72,13 +72,16 @@ func (w *world) atRest() error {
 	return nil
 }
 
+// stuck is how long the writers' group may wait for its members: the broker's own timeouts, and then those of its attendants.
+const stuck = 30 * time.Second
+
 // freeGroup restarts the broker when the writers' group is stuck in it (see virtualkafka.Broker.Rebalancing).
 func (w *world) freeGroup() {
 	if !w.broker.Rebalancing(handler.Group) {
 		w.joined = time.Now()
 		return
 	}
-	if time.Since(w.joined) < 20*time.Second {
+	if time.Since(w.joined) < stuck {
 		return
 	}
 	w.joined = time.Now()
@@ -142,7 +145,7 @@ func (p *process) caughtUp(ends []int64) error {
 		}
 		positions = append(positions, next)
 	case l.links != nil:
-		positions = append(positions, l.links.Positions(), l.owners.Positions())
+		positions = append(positions, l.links.Positions())
 	case l.redirects != nil:
 		positions = append(positions, l.redirects.Positions())
 	}
@@ -206,7 +209,7 @@ func (w *world) checkHeads() {
 			}
 			heads := map[string]uint64{}
 			if l.links != nil {
-				heads["links"], heads["owners"] = l.links.Head(bucket), l.owners.Head(bucket)
+				heads["links"] = l.links.Head(bucket)
 			} else {
 				heads["redirects"] = l.redirects.Head(bucket)
 			}

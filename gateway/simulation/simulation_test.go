@@ -51,6 +51,8 @@ var pinned = []struct {
 	{3, "a repeat whose clocks were too far apart pushed its bucket's time by the clock that may be wrong"},
 	{22, "the same, and times ran back: the verification of the log reported it"},
 	{103, "an API whose control fold lagged answered 404 to a read that named the position of a link on a new domain"},
+	{2646, "the broker kept a writer that died while it joined, and nobody wrote the partition that it was given"},
+	{3174, "an API whose folds lagged answered 404 to a write to a link on a new domain, which is the writer's to say"},
 }
 
 // TestPinned plays the seeds that found something, each a few times.

@@ -82,7 +82,7 @@ func (w *world) verifyPartition(v *projections.Verifier, topic, commands string,
 }
 
 // storeOf names the directories of each role's stores.
-var storesOf = map[role][]string{roleWriter: {"commands"}, roleAPI: {"links", "owners"}, roleNode: {"redirects/gen-000001"}}
+var storesOf = map[role][]string{roleWriter: {"commands"}, roleAPI: {"links"}, roleNode: {"redirects/gen-000001"}}
 
 // checkStores holds every store that lived through the faults against one that did not. All processes are stopped.
 func (w *world) checkStores(fresh []*process) {

@@ -55,7 +55,7 @@ func newWorld(t *testing.T, seed uint64, root string) *world {
 	w.trace.began = time.Now()
 	w.logger = slog.New(&w.trace)
 	w.ctx, w.cancel = context.WithCancelCause(context.Background())
-	broker, err := virtualkafka.Start(root)
+	broker, err := virtualkafka.Start(root, w.logger)
 	w.must(err)
 	w.broker = broker
 	for i := range 2 {

@@ -113,7 +113,7 @@ func (p *process) kafkaDir() string { return filepath.Join(p.data, "kafka") }
 // forgetStores removes every store that is made from the log.
 func (p *process) forgetStores() {
 	p.t.Helper()
-	for _, store := range []string{"commands", "redirects", "links", "owners"} {
+	for _, store := range []string{"commands", "redirects", "links"} {
 		if err := os.RemoveAll(filepath.Join(p.data, store)); err != nil {
 			p.t.Fatal(err)
 		}

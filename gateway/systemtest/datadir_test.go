@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +160,9 @@ func TestDataDirectoriesOfEarlierBinaries(t *testing.T) {
 					t.Errorf("%s: exit %d", start, code)
 				}
 			}
+			if _, err := os.Stat(filepath.Join(p.data, "owners")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the store of owners is still there: %v", err) // it was one of its own before there were links/2
+			}
 			if strings.Contains(p.out.String(), "level=WARN") && strings.Contains(p.out.String(), "damaged") {
 				t.Errorf("it was taken for damaged: %s", p.out)
 			}
@@ -178,6 +182,7 @@ func (p *process) showsAgain(t *testing.T, start string, want dataDirTruth) {
 			t.Errorf("%s: link %d is\n%v, was\n%v", start, i, got.Links[i], l)
 		}
 	}
+	p.lists(start, want)
 	if a := p.create(fields{"target": "https://example.com/new"}); a.status != http.StatusCreated {
 		t.Errorf("%s: a create: %d %s", start, a.status, a.raw)
 	}
@@ -189,6 +194,31 @@ func (p *process) showsAgain(t *testing.T, start string, want dataDirTruth) {
 		t.Log("clicks are not compared: no ClickHouse here, or where the archive was made")
 	case p.clicks() != want.Clicks:
 		t.Errorf("%s: %v clicks, want %v", start, p.clicks(), want.Clicks)
+	}
+}
+
+// lists expects that the owner's lists have every link of the truth as it is, or as a tombstone.
+func (p *process) lists(start string, want dataDirTruth) {
+	p.t.Helper()
+	listed := map[string]any{}
+	for _, query := range []string{"?limit=1000", "?limit=1000&status=deleted"} {
+		page, _ := p.api("GET", "/v1/links"+query, nil).body["links"].([]any)
+		for _, link := range page {
+			code, _ := link.(map[string]any)["code"].(string)
+			listed[code] = link
+		}
+	}
+	for _, l := range want.Links {
+		if !reflect.DeepEqual(listed[l.Code], any(l.Link)) {
+			p.t.Errorf("%s: listed is\n%v, was\n%v", start, listed[l.Code], l.Link)
+		}
+		tags, _ := l.Link["tags"].([]any)
+		for _, tag := range tags {
+			page, _ := p.api("GET", fmt.Sprintf("/v1/links?tag=%s", tag), nil).body["links"].([]any)
+			if !slices.ContainsFunc(page, func(link any) bool { return reflect.DeepEqual(link, any(l.Link)) }) {
+				p.t.Errorf("%s: %s is not listed under %s: %v", start, l.Code, tag, page)
+			}
+		}
 	}
 }
 

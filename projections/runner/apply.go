@@ -1,7 +1,8 @@
 package runner
 
 import (
-	"fmt"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/hoplog/hoplog/events"
@@ -10,36 +11,72 @@ import (
 // pending is what was folded and not committed yet.
 type pending struct {
 	open      bool // the commit lock is held for it
+	began     time.Time
+	dirty     map[int32]bool // partitions
 	accepted  uint64
 	voids     uint64
 	lastStamp int64
+	alarm     error // the first; what came before it counts
 }
 
-// apply folds a batch. If the batch ends a commit, it commits all that was folded since the last with its positions, and
-// tells those who wait. An error stops the runner.
+func (p *pending) count(part *part) {
+	p.dirty[part.partition] = true
+	p.accepted += part.count
+	p.voids += part.voids
+	p.lastStamp = max(p.lastStamp, part.lastStamp)
+	if p.alarm == nil {
+		p.alarm = part.alarm
+	}
+}
+
+const (
+	// spanBytes is how large the changes of one commit grow; it takes twice the memory.
+	spanBytes = 64 << 20
+	// spanBehind is how far behind the log, in batches, a commit waits for the next batch.
+	spanBehind = 4
+	// spanIdle is how long it waits, and spanTime how long in all.
+	spanIdle = time.Second
+	spanTime = 15 * time.Second
+)
+
+// apply folds a batch. If it ends a commit, all that was folded since the last is committed with its positions, and those who
+// wait are told. An error stops the runner.
 func (r *Runner) apply(b *batch) error {
 	if !r.pending.open {
-		r.commit.Lock()
-		r.pending = pending{open: true}
-		r.write.reset(r.current())
-		r.collected.Store(0)
+		r.begin()
 	}
-	if err := r.fold(b); err != nil {
-		return r.abandon(err)
+	if b.records > 0 {
+		if err := r.fold(b); err != nil {
+			return r.abandon(err)
+		}
 	}
-	if !b.ends {
+	if !b.ends && r.waits(b) {
 		return nil
 	}
-	if err := r.store(b); err != nil {
+	moved, err := r.moved()
+	if err == nil {
+		err = r.store(moved)
+	}
+	if err != nil {
 		return r.abandon(err)
 	}
-	r.publish(b)
+	r.publish(b, moved)
+	alarm := r.pending.alarm
 	r.pending.open = false
 	r.commit.Unlock()
-	if b.err != nil {
-		return r.stop(b.err)
+	if alarm != nil {
+		return r.stop(alarm)
 	}
 	return nil
+}
+
+func (r *Runner) begin() {
+	r.commit.Lock()
+	r.pending = pending{open: true, began: time.Now(), dirty: map[int32]bool{}}
+	live := r.current()
+	for _, l := range r.lanes {
+		l.write.reset(live)
+	}
 }
 
 // abandon gives up what was folded and stops the runner. The store stays where the last commit left it.
@@ -49,77 +86,69 @@ func (r *Runner) abandon(err error) error {
 	return r.stop(err)
 }
 
-// fold applies a batch's accepted envelopes.
-func (r *Runner) fold(b *batch) error {
-	if err := r.Err(); err != nil {
-		return err
+// waits reports whether a commit waits for the next batch: that of a Lender far behind the log does, for the larger a commit,
+// the less the store has to do for each record.
+func (r *Runner) waits(b *batch) bool {
+	if r.lender == nil || r.pending.alarm != nil || time.Since(r.pending.began) >= spanTime {
+		return false
 	}
 	for _, p := range b.parts {
-		if err := r.foldPart(p); err != nil {
-			return err
-		}
-		r.pending.accepted += p.count
-		r.pending.voids += p.voids
-		r.pending.lastStamp = max(r.pending.lastStamp, p.lastStamp)
+		r.behind[p.partition] = p.behind
 	}
-	r.collected.Store(int64(r.write.Size()))
-	return nil
+	size := 0
+	for _, l := range r.lanes {
+		size += l.write.Size()
+	}
+	return sum(r.behind) > int64(spanBehind*r.cfg.MaxRecords) && size < spanBytes
 }
 
-func (r *Runner) foldPart(p *part) error {
-	for _, a := range p.accepted {
-		if err := r.foldOne(a); err != nil {
-			return err
-		}
-	}
-	for _, l := range p.lent {
-		e, err := r.decoder.DecodeAgain(l.value, l.hash)
-		if err != nil {
-			return fmt.Errorf("decoding what was checked: %w", err)
-		}
-		if err := r.foldOne(Accepted{e, p.partition, l.offset}); err != nil {
-			return err
-		}
-	}
-	return nil
+// moved is where a commit leaves a partition: its place, and the heads that changed since the last commit.
+type moved struct {
+	partition int32
+	place     events.Place
+	heads     []events.SavedHead
 }
 
-func (r *Runner) foldOne(a Accepted) error {
-	if a.GetBucket() >= events.Buckets {
-		return nil // of a command whose record key was wrong: it concerns no link
-	}
-	if err := r.tryFold(a); err != nil {
-		return &Poison{Projection: r.cfg.Projection.Name(), Topic: r.cfg.Topic, Partition: a.Partition, Offset: a.Offset,
-			Bucket: a.GetBucket(), Seq: a.GetSeq(), Cause: err}
-	}
-	return nil
-}
-
-func (r *Runner) tryFold(a Accepted) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
+func (r *Runner) moved() (out []moved, err error) {
+	for partition := range r.pending.dirty {
+		if int(partition) >= len(r.checkers) {
+			continue // it is an alarm
 		}
-	}()
-	return r.cfg.Projection.Apply(r.write, a)
+		c := r.checkers[partition]
+		heads, failed := c.Moved()
+		out, err = append(out, moved{partition, c.Place(), heads}), errors.Join(err, failed)
+	}
+	return out, err
 }
 
 // store adds where the commit leaves the positions, and commits.
-func (r *Runner) store(b *batch) error {
-	for _, m := range b.moved {
-		r.journals[m.partition].add(r.write, m.place, m.heads)
+func (r *Runner) store(to []moved) error {
+	for _, m := range to {
+		r.journals[m.partition].add(r.of(m.partition).write, m.place, m.heads)
 	}
-	if len(r.write.ops) == 0 {
+	var writes []*Write
+	var all sync.WaitGroup
+	for _, l := range r.lanes {
+		if l.write.Len() > 0 {
+			writes = append(writes, l.write)
+			all.Go(l.write.seal)
+		}
+	}
+	all.Wait()
+	if len(writes) == 0 {
 		return nil
 	}
-	r.write.seal()
-	return r.write.store.Commit(r.write)
+	return r.current().Commit(writes)
 }
 
 // publish makes a commit known: first to the projection, then to those who wait for positions.
-func (r *Runner) publish(b *batch) {
+func (r *Runner) publish(b *batch, to []moved) {
 	if r.lender != nil {
-		r.lender.Written(r.write)
+		for _, l := range r.lanes {
+			if l.write.Len() > 0 {
+				r.lender.Written(l.write)
+			}
+		}
 	} else {
 		for _, p := range b.parts {
 			if len(p.accepted) > 0 {
@@ -129,20 +158,20 @@ func (r *Runner) publish(b *batch) {
 	}
 	r.applied.Add(r.pending.accepted)
 	r.voids.Add(r.pending.voids)
-	r.advance(b)
-	for _, m := range b.moved {
+	r.advance(to)
+	for _, m := range to {
 		for _, h := range m.heads {
-			r.heads.publish(h.bucket, h.seq)
+			r.heads.publish(h.Bucket, h.Seq)
 		}
 	}
 }
 
-func (r *Runner) advance(b *batch) {
+func (r *Runner) advance(to []moved) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lastApplied = time.Now()
-	for _, m := range b.moved {
-		r.positions[m.partition] = m.place.next
+	for _, m := range to {
+		r.positions[m.partition] = m.place.Next
 	}
 	r.lastStamp = max(r.lastStamp, r.pending.lastStamp)
 }

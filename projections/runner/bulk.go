@@ -42,8 +42,8 @@ func newBulk(db *pebble.DB, dir string, from int, opts *pebble.Options) (bulk, e
 	return b, nil
 }
 
-// commit makes all of w visible and durable at once.
-func (b *bulk) commit(w *Write) error {
+// commit makes all of the writes visible and durable at once.
+func (b *bulk) commit(writes []*Write) error {
 	if b.unflushed {
 		if err := b.db.Flush(); err != nil {
 			return fmt.Errorf("flushing what came before: %w", err)
@@ -53,14 +53,13 @@ func (b *bulk) commit(w *Write) error {
 	var tables []string
 	var errs [bulkTables]error
 	var all sync.WaitGroup
-	for i := range bulkTables {
-		from, to := len(w.order)*i/bulkTables, len(w.order)*(i+1)/bulkTables
-		if from == to {
+	for i, part := range split(writes) {
+		if len(part) == 0 {
 			continue
 		}
 		name := b.opts.FS.PathJoin(b.dir, fmt.Sprintf("%d.sst", i))
 		tables = append(tables, name)
-		all.Go(func() { errs[i] = b.write(name, w, from, to) })
+		all.Go(func() { errs[i] = b.write(name, part) })
 	}
 	all.Wait()
 	if err := errors.Join(errs[:]...); err != nil {
@@ -72,20 +71,19 @@ func (b *bulk) commit(w *Write) error {
 	return nil
 }
 
-// write writes some of the changes, in key order, as a table.
-func (b *bulk) write(name string, w *Write, from, to int) error {
+// write writes sorted runs, merged, as a table.
+func (b *bulk) write(name string, runs []run) error {
 	f, err := b.opts.FS.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", name, err)
 	}
 	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: b.opts.BytesPerSync})
 	table := sstable.NewWriter(objstorageprovider.NewFileWritable(f), b.opts.MakeWriterOptions(0, b.db.TableFormat()))
-	for _, at := range w.order[from:to] {
-		o := &w.ops[at.op]
-		if o.value == nil {
-			err = table.Delete(o.key)
+	for key, value := range merge(runs) {
+		if value == nil {
+			err = table.Delete(key)
 		} else {
-			err = table.Set(o.key, o.value)
+			err = table.Set(key, value)
 		}
 		if err != nil {
 			break

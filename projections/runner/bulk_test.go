@@ -22,7 +22,7 @@ func TestTablesDoNotOvertake(t *testing.T) {
 		w.Set([]byte(key), make([]byte, size))
 		w.Set([]byte(key+"+"), make([]byte, size))
 		w.seal()
-		if err := store.Commit(w); err != nil {
+		if err := store.Commit([]*Write{w}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 const partitions = 4
 
-// tally is a projection that keeps per code how many events it saw, and the sum of all under one key: what is folded twice
+// tally is a projection that keeps per code how many events it saw, and the sum of all of a partition: what is folded twice
 // or not at all shows.
 type tally struct {
 	fail func(a runner.Accepted) error
@@ -36,7 +36,7 @@ func (t *tally) Apply(w *runner.Write, a runner.Accepted) error {
 		}
 	}
 	for _, event := range a.GetEvents() {
-		for _, key := range []string{"code " + events.LinkOf(event).GetCode(), "sum"} {
+		for _, key := range []string{"code " + events.LinkOf(event).GetCode(), sumKey(a.Partition)} {
 			old, err := w.Get([]byte(key))
 			if err != nil {
 				return err
@@ -109,12 +109,17 @@ func code(i int) string { return fmt.Sprintf("code%d", i) }
 
 func bucket(i int) uint32 { return events.BucketOf("s.example", code(i)) }
 
+func sumKey(partition int32) string { return fmt.Sprint("sum ", partition) }
+
 // sum is how many events the store says were folded.
-func sum(tb testing.TB, store runner.Store) int {
+func sum(tb testing.TB, store runner.Store) (events int) {
 	tb.Helper()
-	value, _, err := store.Get(nil, []byte("sum"))
-	must(tb, err)
-	return len(value)
+	for p := range int32(partitions) {
+		value, _, err := store.Get(nil, []byte(sumKey(p)))
+		must(tb, err)
+		events += len(value)
+	}
+	return events
 }
 
 // wantTally checks that every link of a log of so many was folded exactly once.

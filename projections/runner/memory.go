@@ -44,15 +44,17 @@ func (m *Memory) Scan(prefix []byte, f func(key, value []byte) error) error {
 }
 
 // Commit implements Store.
-func (m *Memory) Commit(w *Write) error {
+func (m *Memory) Commit(writes []*Write) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return w.Each(func(key, value []byte) error {
-		if value == nil {
-			delete(m.pairs, string(key))
-		} else {
-			m.pairs[string(key)] = bytes.Clone(value)
+	for _, w := range writes {
+		for key, value := range w.All() {
+			if value == nil {
+				delete(m.pairs, string(key))
+			} else {
+				m.pairs[string(key)] = bytes.Clone(value)
+			}
 		}
-		return nil
-	})
+	}
+	return nil
 }

@@ -115,36 +115,52 @@ func (p *Pebble) Scan(prefix []byte, f func(key, value []byte) error) error {
 }
 
 // Commit implements Store. It does not sync: see the package comment.
-func (p *Pebble) Commit(w *Write) error {
+func (p *Pebble) Commit(writes []*Write) error {
 	for p.full != nil && p.full() != nil {
 		time.Sleep(roomPoll) // the log keeps what is not folded; a store that met a full disk would end the process
 	}
-	err := p.commit(w)
+	err := p.commit(writes)
 	if err != nil {
 		return fmt.Errorf("committing to store: %w", err)
 	}
 	return nil
 }
 
-func (p *Pebble) commit(w *Write) error {
-	if w.Size() >= p.bulk.from {
-		return p.bulk.commit(w)
+func (p *Pebble) commit(writes []*Write) error {
+	size, changes := 0, 0
+	for _, w := range writes {
+		size, changes = size+w.Size(), changes+w.Len()
+	}
+	if size >= p.bulk.from {
+		return p.bulk.commit(writes)
 	}
 	p.bulk.unflushed = true
-	batch := p.db.NewBatchWithSize(w.Size() + 16*len(w.ops))
-	err := w.Each(func(key, value []byte) error {
-		if value == nil {
-			return batch.Delete(key, nil)
-		}
-		d := batch.SetDeferred(len(key), len(value))
-		copy(d.Key, key)
-		copy(d.Value, value)
-		return d.Finish()
-	})
+	batch := p.db.NewBatchWithSize(size + 16*changes)
+	err := fill(batch, writes)
 	if err == nil {
 		err = batch.Commit(pebble.NoSync)
 	}
 	return errors.Join(err, batch.Close())
+}
+
+func fill(batch *pebble.Batch, writes []*Write) error {
+	for _, w := range writes {
+		for key, value := range w.All() {
+			if value == nil {
+				if err := batch.Delete(key, nil); err != nil {
+					return err
+				}
+				continue
+			}
+			d := batch.SetDeferred(len(key), len(value))
+			copy(d.Key, key)
+			copy(d.Value, value)
+			if err := d.Finish(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ScanRange calls f for every pair with from ≤ key < to, in key order. The slices are lent for the call.

@@ -76,6 +76,9 @@ func (b *Rebuild) Run(ctx context.Context) (report *Report, err error) {
 func (b *Rebuild) config(store *Pebble) Config {
 	cfg := b.Live.cfg
 	cfg.Store, cfg.Projection = store, foldOnly{b.Projection}
+	if lender, ok := b.Projection.(Lender); ok {
+		cfg.Projection = lendOnly{lender}
+	}
 	return cfg
 }
 
@@ -84,8 +87,10 @@ type foldOnly struct{ Projection }
 
 func (foldOnly) Committed([]Accepted) {}
 
-// Written implements Lender.
-func (foldOnly) Written(*Write) {}
+// lendOnly is the same of a Lender.
+type lendOnly struct{ Lender }
+
+func (lendOnly) Written(*Write) {}
 
 // catchUp folds until the rest is short.
 func (b *Rebuild) catchUp(ctx context.Context, builder *Runner, report *Report) error {

@@ -28,7 +28,7 @@ func TestCommitWaitsForRoom(t *testing.T) {
 	w.Set([]byte("key"), []byte("value"))
 	w.seal()
 	done := make(chan error, 1)
-	go func() { done <- store.Commit(w) }()
+	go func() { done <- store.Commit([]*Write{w}) }()
 	time.Sleep(3 * roomPoll)
 	if _, found, err := store.Get(nil, []byte("key")); found || err != nil {
 		t.Errorf("the full disk was written to (%v)", err)

@@ -19,7 +19,7 @@ func (r *Runner) RunOnce(ctx context.Context) (records int64, err error) {
 			return records, err
 		}
 		records += b.records
-		if err := r.apply(b); err != nil || b.ends {
+		if err := r.apply(b); err != nil || !r.pending.open {
 			return records, err
 		}
 	}
@@ -85,44 +85,20 @@ func (r *Runner) enter() (leave func()) {
 	return func() { r.running.Store(false) }
 }
 
-// pump reads and checks the next batch while one is folded and committed. Every batch that was checked is folded and committed
-// before it returns, for the checkers do not go back.
+// pump reads, folds and commits. The client fetches what comes next meanwhile.
 func (r *Runner) pump(ctx context.Context, limit []int64, progress func(int64)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	batches := make(chan *batch, 1)
-	var readErr error
-	go func() {
-		defer close(batches)
-		for {
-			b, err := r.read(ctx, limit)
-			if err != nil || b.records == 0 && !b.ends {
-				readErr = err
-				return
-			}
-			batches <- b
-			if b.err != nil {
-				return
-			}
-		}
-	}()
 	var done int64
-	var applyErr error
-	for b := range batches {
-		if applyErr != nil {
-			continue
+	for {
+		b, err := r.read(ctx, limit)
+		if err != nil || b.records == 0 && !b.ends {
+			return err
 		}
-		if applyErr = r.apply(b); applyErr != nil {
-			cancel()
-			continue
+		if err := r.apply(b); err != nil {
+			return err
 		}
 		done += b.records
 		if progress != nil {
 			progress(done)
 		}
 	}
-	if applyErr != nil {
-		return applyErr
-	}
-	return readErr
 }

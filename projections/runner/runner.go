@@ -26,11 +26,14 @@ type Projection interface {
 	Committed(accepted []Accepted)
 }
 
-// Lender is a Projection that keeps nothing of an envelope: Apply gets it lent for the call. It is spared the memory of each
-// envelope, and far behind the log many batches become one commit.
+// Lender is a Projection that keeps nothing of an envelope, which Apply gets lent for the call, and whose every key belongs to
+// one partition. It is spared the memory of each envelope, its partitions are folded side by side, and far behind the log many
+// batches become one commit.
 type Lender interface {
 	Projection
-	// Written is called in place of Committed, with all that was committed.
+	// Fork returns a projection for the envelopes of one partition. Nothing but its Apply is called.
+	Fork() Projection
+	// Written is called in place of Committed, with all that was committed, partition by partition.
 	Written(w *Write)
 }
 
@@ -68,21 +71,18 @@ type Runner struct {
 	heads   heads
 	applied atomic.Uint64
 	voids   atomic.Uint64
-	// collected is about how many bytes of changes the commit under way has: the reader ends it when they are many.
-	collected atomic.Int64
 
-	// Of the goroutine that reads.
+	// Of the goroutine that runs.
 	running  atomic.Bool
 	checkers []*events.Checker
-	tail     Tail
-	left     []eventlog.Batch // polled, not yet decoded
-	span     span             // what was read since the last batch that ends a commit
+	lanes    []*lane
+	feed     *feed
+	left     []eventlog.Batch // polled, not yet checked
+	behind   []int64          // about how many records come after those polled, per partition
+	pending  pending
 
 	commit   sync.Mutex // held from the first fold of a commit to wake-up, and by Pause; guards what follows
-	write    *Write
 	journals []*journal
-	decoder  events.Decoder
-	pending  pending
 
 	mu          sync.Mutex // guards what follows
 	live        Store
@@ -98,7 +98,7 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.MaxRecords == 0 {
 		cfg.MaxRecords = defaultMaxRecords
 	}
-	r := &Runner{cfg: cfg, live: cfg.Store, write: newWrite(), stopped: make(chan struct{})}
+	r := &Runner{cfg: cfg, live: cfg.Store, stopped: make(chan struct{})}
 	r.lender, _ = cfg.Projection.(Lender)
 	r.heads.init()
 	s, err := load(cfg.Store)
@@ -132,8 +132,9 @@ func (r *Runner) restore(s *stored) error {
 	return nil
 }
 
-// newCheckers makes a checker per partition and puts it where its journal stands.
+// newCheckers makes the lanes, and a checker per partition, and puts it where its journal stands.
 func (r *Runner) newCheckers() error {
+	r.lanes, r.behind = newLanes(r.cfg.Projection, r.partitions), make([]int64, r.partitions)
 	r.checkers = make([]*events.Checker, r.partitions)
 	for i, j := range r.journals {
 		r.checkers[i] = events.NewChecker(r.cfg.Topic, int32(i), r.partitions)
@@ -149,7 +150,7 @@ func (r *Runner) start(ctx context.Context) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	if r.tail != nil {
+	if r.feed != nil {
 		return nil
 	}
 	ends, err := r.cfg.Source.Ends(ctx, r.cfg.Topic)
@@ -170,9 +171,15 @@ func (r *Runner) start(ctx context.Context) error {
 		}
 		from[int32(i)] = c.Next()
 	}
-	if r.tail, err = r.cfg.Source.NewTail(r.cfg.Topic, from); err != nil {
+	tail, err := r.cfg.Source.NewTail(r.cfg.Topic, from)
+	if err != nil {
 		return fmt.Errorf("opening tail: %w", err)
 	}
+	most := r.cfg.MaxRecords
+	if r.lender != nil {
+		most *= spanBehind // as a rule, all that is here
+	}
+	r.feed = newFeed(tail, most)
 	return nil
 }
 
@@ -197,15 +204,16 @@ func (r *Runner) agree(partitions int) error {
 func (r *Runner) found(partitions int) error {
 	r.commit.Lock()
 	defer r.commit.Unlock()
-	r.write.reset(r.current())
-	r.write.Set(metaKey, []byte(meta(r.cfg.Projection.Name(), r.cfg.Topic, partitions)))
+	w := newWrite()
+	w.reset(r.current())
+	w.Set(metaKey, []byte(meta(r.cfg.Projection.Name(), r.cfg.Topic, partitions)))
 	journals := make([]*journal, partitions)
 	for p := range journals {
 		journals[p] = newJournal(int32(p))
-		journals[p].rewrite(r.write)
+		journals[p].rewrite(w)
 	}
-	r.write.seal()
-	if err := r.write.store.Commit(r.write); err != nil {
+	w.seal()
+	if err := w.store.Commit([]*Write{w}); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -250,9 +258,9 @@ func (r *Runner) Stopped() <-chan struct{} { return r.stopped }
 
 // Close ends the tail. No run may be under way. The store stays open.
 func (r *Runner) Close() {
-	if r.tail != nil {
-		r.tail.Close()
-		r.tail = nil
+	if r.feed != nil {
+		r.feed.close()
+		r.feed = nil
 	}
 }
 
@@ -268,21 +276,6 @@ func (r *Runner) Positions() []int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.positions)
-}
-
-// Lag returns how many records of each partition are still to be folded.
-func (r *Runner) Lag(ctx context.Context) ([]int64, error) {
-	ends, err := r.cfg.Source.Ends(ctx, r.cfg.Topic)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the end of the log: %w", err)
-	}
-	positions := r.Positions()
-	for i := range ends {
-		if i < len(positions) {
-			ends[i] = max(0, ends[i]-positions[i])
-		}
-	}
-	return ends, nil
 }
 
 // Status is what an operator wants to know of a runner.

@@ -18,14 +18,12 @@ import (
 // borrower is a tally that keeps nothing of an envelope.
 type borrower struct {
 	tally
-	commits int
-	changes int
+	writes int // per partition
 }
 
-func (b *borrower) Written(w *runner.Write) {
-	b.commits++
-	b.changes += w.Len()
-}
+func (b *borrower) Fork() runner.Projection { return &tally{fail: b.fail} }
+
+func (b *borrower) Written(*runner.Write) { b.writes++ }
 
 // openTables opens a store that takes up every commit as tables, or every one that is not small.
 func openTables(tb testing.TB, fs vfs.FS, bulkBytes int) *runner.Pebble {
@@ -44,8 +42,8 @@ func TestFarBehindManyBatchesAreOneCommit(t *testing.T) {
 	must(t, r.RunToEnd(soon(t)))
 	wantTally(t, store, links)
 	// 1,600 records in batches of 64; a commit for each of the last that are not far behind, and one for all before them.
-	if p.commits < 2 || p.commits > 12 {
-		t.Errorf("%d commits", p.commits)
+	if p.writes < 2 || p.writes > 12*partitions {
+		t.Errorf("%d writes", p.writes)
 	}
 	if got := r.Status(); got.Applied != 2*links || got.Voids != 0 {
 		t.Errorf("status %+v", got)
@@ -59,13 +57,13 @@ func TestFarBehindManyBatchesAreOneCommit(t *testing.T) {
 		t.Errorf("it was shown %d envelopes after they were lent", len(heard))
 	}
 	// What comes one by one is committed one by one.
-	before := p.commits
+	before := p.writes
 	for i := range 3 {
 		addTo(log, links+i, links+i+1)
 		must(t, r.RunToEnd(soon(t)))
 	}
-	if got := p.commits - before; got != 3 {
-		t.Errorf("%d commits for three appends", got)
+	if got := p.writes - before; got < 3 || got > 6 { // of six records, of which the runner may have met one alone
+		t.Errorf("%d writes for three appends of two records", got)
 	}
 }
 

@@ -10,8 +10,9 @@ type Store interface {
 	Get(dst, key []byte) (value []byte, found bool, err error)
 	// Scan calls f for every pair under a prefix, in key order. The slices are lent for the call.
 	Scan(prefix []byte, f func(key, value []byte) error) error
-	// Commit makes all of w visible at once. After an error, nothing of it is.
-	Commit(w *Write) error
+	// Commit makes all of the sealed writes visible at once. No two of them change the same key. After an error, nothing of
+	// them is.
+	Commit(writes []*Write) error
 }
 
 // reserved is the first byte of the runner's own keys.

@@ -12,12 +12,16 @@ import (
 
 type projection struct {
 	committed func([]runner.Accepted)
-	key       []byte // reused by Apply
+	row       []byte // key of the row at hand; reused by Apply, as what follows
+	key       []byte
 	value     []byte
 }
 
+// storeName has another number whenever the same log leads to other keys or values.
+const storeName = "links/2"
+
 // Name implements runner.Projection.
-func (*projection) Name() string { return "links/1" }
+func (*projection) Name() string { return storeName }
 
 // Committed implements runner.Projection.
 func (p *projection) Committed(accepted []runner.Accepted) {
@@ -42,36 +46,67 @@ func (p *projection) applyEvent(w *runner.Write, a runner.Accepted, event *pb.Ev
 		return nil
 	}
 	entry := projections.HistoryEntry(a.Envelope, event)
-	p.key = appendHistoryKey(p.key[:0], ref.GetNamespace(), ref.GetCode())
-	p.key = binary.BigEndian.AppendUint64(p.key, events.VersionOf(event))
+	if event.GetLinkCreated() != nil {
+		return p.create(w, ref, entry)
+	}
+	return p.change(w, ref, entry)
+}
+
+// create writes a link that was not there before: codes are never given out again.
+func (p *projection) create(w *runner.Write, ref *pb.LinkRef, entry *pb.HistoryEntry) (err error) {
+	is := projections.ListingOf(projections.EvolveLink(nil, entry))
+	p.row = appendRowKey(p.row[:0], is)
+	p.key = appendRouteKey(p.key[:0], ref.GetNamespace(), ref.GetCode())
+	w.Set(p.key, p.row)
+	if p.value, err = appendRow(p.value[:0], formCreated, entry); err != nil {
+		return err
+	}
+	w.Set(p.row, p.value)
+	return p.retag(w, projections.Listing{}, is)
+}
+
+// change writes what an event made of a link. Its first change brings its first entry to the history, too.
+func (p *projection) change(w *runner.Write, ref *pb.LinkRef, entry *pb.HistoryEntry) error {
+	row, err := p.find(w, ref, entry.GetEvent())
+	if err != nil {
+		return err
+	}
+	before, err := decodeRow(row)
+	if err != nil {
+		return err
+	}
+	if first := firstEntry(row); first != nil {
+		p.key = appendEntryKey(p.key[:0], ref.GetNamespace(), ref.GetCode(), 1)
+		w.Set(p.key, first)
+	}
+	after := projections.EvolveLink(before, entry)
+	p.key = appendEntryKey(p.key[:0], ref.GetNamespace(), ref.GetCode(), after.GetVersion())
 	if err := w.SetMessage(p.key, entry); err != nil {
 		return err
 	}
-	p.key = appendLinkKey(p.key[:0], ref)
-	before, err := p.before(w, event)
-	if err != nil {
+	if p.value, err = appendRow(p.value[:0], formChanged, after); err != nil {
 		return err
 	}
-	return w.SetMessage(p.key, projections.EvolveLink(before, entry))
+	w.Set(p.row, p.value) // at its old place: neither the owner nor the time of creation ever changes
+	return p.retag(w, projections.ListingOf(before), projections.ListingOf(after))
 }
 
-// before reads the record that an event changes. A created link has none: codes are never given out again.
-func (p *projection) before(w *runner.Write, event *pb.Event) (*pb.Link, error) {
-	if event.GetLinkCreated() != nil {
-		return nil, nil
-	}
-	value, err := w.Get(p.key)
+// find reads the row of the link that an event changes, and leaves its key in p.row.
+func (p *projection) find(w *runner.Write, ref *pb.LinkRef, event *pb.Event) ([]byte, error) {
+	p.key = appendRouteKey(p.key[:0], ref.GetNamespace(), ref.GetCode())
+	at, err := w.Get(p.key)
 	if err != nil {
 		return nil, err
 	}
-	if value == nil {
+	if at == nil {
 		return nil, fmt.Errorf("%s changes a link that was never created", events.EventType(event))
 	}
-	link := &pb.Link{}
-	if err := link.UnmarshalVT(value); err != nil {
-		return nil, fmt.Errorf("decoding the stored record: %w", err)
+	p.row = append(p.row[:0], at...)
+	row, err := w.Get(p.row)
+	if err == nil && row == nil {
+		err = errNoRow
 	}
-	return link, nil
+	return row, err
 }
 
 func (p *projection) applyRequest(w *runner.Write, a runner.Accepted) error {

@@ -19,6 +19,9 @@ import (
 // ErrNotFound says that there is no such link, or that it was not there yet.
 var ErrNotFound = errors.New("no such link")
 
+// errNoRow: rows are never removed, and come with the keys that name them.
+var errNoRow = errors.New("a row is not where the store says that it is")
+
 // Config is what a store needs. Dir holds the store and nothing else.
 type Config struct {
 	Dir    string
@@ -37,7 +40,7 @@ type Store struct {
 
 // Open opens the store in a directory, or makes it. It is fed while Run runs.
 func Open(cfg Config) (*Store, error) {
-	pebbles, err := runner.OpenPebble(cfg.Dir, cfg.Pebble)
+	pebbles, err := runner.OpenPebbleOf(storeName, cfg.Dir, cfg.Pebble)
 	if err != nil {
 		return nil, err
 	}
@@ -56,21 +59,42 @@ func (s *Store) Close() error {
 }
 
 // Get returns a link as it is, tombstones too.
-func (s *Store) Get(namespace, code string) (*pb.Link, error) {
+func (s *Store) Get(namespace, code string) (link *pb.Link, err error) {
+	at, err := s.find(namespace, code)
+	if err == nil {
+		link, err = s.linkAt(at)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("reading a link: %w", err)
+	}
+	return link, err
+}
+
+// find returns the key of a link's row.
+func (s *Store) find(namespace, code string) (at []byte, err error) {
 	var stack [512]byte
-	value, closer, err := s.pebble.DB().Get(appendLinkKey(stack[:0], &pb.LinkRef{Namespace: namespace, Code: code}))
+	at, found, err := s.pebble.Get(nil, appendRouteKey(stack[:0], namespace, code))
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return at, err
+}
+
+func (s *Store) linkAt(at []byte) (link *pb.Link, err error) {
+	err = s.row(at, func(row []byte) (err error) { link, err = decodeRow(row); return err })
+	return link, err
+}
+
+// row lends f the row under a key.
+func (s *Store) row(at []byte, f func(row []byte) error) error {
+	row, closer, err := s.pebble.DB().Get(at)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, ErrNotFound
+		return errNoRow
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a link: %w", err)
+		return err
 	}
-	link := &pb.Link{}
-	err = link.UnmarshalVT(value)
-	if err = errors.Join(err, closer.Close()); err != nil {
-		return nil, fmt.Errorf("reading a link: %w", err)
-	}
-	return link, nil
+	return errors.Join(f(row), closer.Close())
 }
 
 // History returns all events of a link, oldest first, versions dense from 1.
@@ -79,9 +103,6 @@ func (s *Store) History(namespace, code string) (entries []*pb.HistoryEntry, err
 		entries = append(entries, entry)
 		return true
 	})
-	if err == nil && len(entries) == 0 {
-		err = ErrNotFound
-	}
 	return entries, err
 }
 
@@ -126,21 +147,45 @@ func (s *Store) foldWhile(namespace, code string, wanted func(*pb.HistoryEntry) 
 // errEnough ends a scan early.
 var errEnough = errors.New("enough")
 
+// eachEntry shows the entries of a link's history in order until f returns false.
 func (s *Store) eachEntry(namespace, code string, f func(*pb.HistoryEntry) bool) error {
-	err := s.pebble.Scan(appendHistoryKey(nil, namespace, code), func(_, value []byte) error {
-		entry := &pb.HistoryEntry{}
-		if err := entry.UnmarshalVT(value); err != nil {
+	at, err := s.find(namespace, code)
+	if errors.Is(err, ErrNotFound) {
+		return err
+	}
+	var only *pb.HistoryEntry // of a link that never changed
+	if err == nil {
+		err = s.row(at, func(row []byte) (err error) {
+			if first := firstEntry(row); first != nil {
+				only, err = decodeEntry(first)
+			}
 			return err
-		}
-		if !f(entry) {
-			return errEnough
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) {
+		})
+	}
+	if err == nil && only == nil {
+		err = s.scanEntries(namespace, code, f)
+	}
+	if err != nil {
 		return fmt.Errorf("reading a history: %w", err)
 	}
+	if only != nil {
+		f(only)
+	}
 	return nil
+}
+
+func (s *Store) scanEntries(namespace, code string, f func(*pb.HistoryEntry) bool) error {
+	err := s.pebble.Scan(appendHistoryKey(nil, namespace, code), func(_, value []byte) error {
+		entry, err := decodeEntry(value)
+		if err == nil && !f(entry) {
+			err = errEnough
+		}
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
 }
 
 // Request is what became of a write.

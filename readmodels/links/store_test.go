@@ -100,6 +100,49 @@ func TestLinkAsItIsAndWas(t *testing.T) {
 	}
 }
 
+// A link shows the same whether it is still as it was created, was changed with the same commit or with a later one.
+func TestFirstChange(t *testing.T) {
+	log := newLog()
+	created := log.Create("acme", host, "abc", to("https://a.example/", "x"))
+	log.Create("acme", host, "same", to("https://a.example/"))
+	log.Update(host, "same", to("https://b.example/"))
+	s := given(t, log, nil)
+	first, err := s.Get(host, "abc")
+	must(t, err)
+	want := &pb.Link{Ref: created.GetEvents()[0].GetLinkCreated().GetLink(), Content: to("https://a.example/", "x"), Version: 1,
+		CreatedUs: created.GetStamp().GetTimeUs(), UpdatedUs: created.GetStamp().GetTimeUs()}
+	if !proto.Equal(first, want) {
+		t.Errorf("as created: %v, want %v", first, want)
+	}
+	before, err := s.History(host, "abc")
+	must(t, err)
+	if len(before) != 1 || before[0].GetSeq() != 1 {
+		t.Fatalf("history %v", before)
+	}
+	for version, want := range map[uint64]error{0: links.ErrNotFound, 1: nil, 2: links.ErrNotFound} {
+		if _, err := s.At(host, "abc", version); !errors.Is(err, want) {
+			t.Errorf("version %d: %v", version, err)
+		}
+	}
+	log.Change(host, "abc", pb.StatusAction_DISABLE)
+	must(t, s.RunToEnd(soon(t)))
+	for _, code := range []string{"abc", "same"} {
+		now, err := s.Get(host, code)
+		must(t, err)
+		after, err := s.History(host, code)
+		must(t, err)
+		if now.GetVersion() != 2 || len(after) != 2 {
+			t.Errorf("%s: %v, history %v", code, now, after)
+		}
+		if at, err := s.At(host, code, 1); err != nil || at.GetVersion() != 1 || at.GetDisabled() || at.GetContent().GetTarget() != "https://a.example/" {
+			t.Errorf("%s at version 1: %v, %v", code, at, err)
+		}
+		if code == "abc" && !proto.Equal(after[0], before[0]) {
+			t.Errorf("the first entry was %v and became %v", before[0], after[0])
+		}
+	}
+}
+
 func TestWhatIsNotThere(t *testing.T) {
 	s, all := life(t)
 	first := all[0]

@@ -85,18 +85,20 @@ func (p *projection) load(w *runner.Write, event *pb.Event) error {
 // Committed implements runner.Projection; of a Lender it is not called.
 func (*projection) Committed([]runner.Accepted) {}
 
+// Fork implements runner.Lender: a key begins with its bucket, so it belongs to one partition.
+func (*projection) Fork() runner.Projection { return &projection{} }
+
 // Written implements runner.Lender: what changed is no longer served from memory.
 func (p *projection) Written(w *runner.Write) {
 	if w.Len() > clearAbove {
 		p.cache.clear()
 		return
 	}
-	_ = w.Each(func(key, _ []byte) error { // never fails
+	for key := range w.All() {
 		if len(key) > keyHead && key[0] == prefix {
 			p.drop(key[keyHead:])
 		}
-		return nil
-	})
+	}
 }
 
 // clearAbove is how many changes at once empty the whole map: it is filled again within a second, looking for each takes longer.

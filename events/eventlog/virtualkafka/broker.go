@@ -3,6 +3,7 @@ package virtualkafka
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hoplog/hoplog/events/eventlog/attendance"
 )
 
 // port is where the broker listens on its network, which nobody else is on.
@@ -24,7 +28,9 @@ type Broker struct {
 	network kfake.VirtualNetwork
 	root    string
 	life    int
+	logger  *slog.Logger
 	cluster *kfake.Cluster
+	roll    *attendance.Roll
 
 	mu     sync.Mutex
 	topics map[[16]byte]string
@@ -34,8 +40,8 @@ type Broker struct {
 }
 
 // Start starts a broker whose data lies in a directory below root.
-func Start(root string) (*Broker, error) {
-	b := &Broker{root: root, topics: map[[16]byte]string{}, closed: make(chan struct{})}
+func Start(root string, logger *slog.Logger) (*Broker, error) {
+	b := &Broker{root: root, logger: logger, topics: map[[16]byte]string{}, closed: make(chan struct{})}
 	if err := os.MkdirAll(b.dir(), 0o755); err != nil {
 		return nil, fmt.Errorf("making the virtual broker's directory: %w", err)
 	}
@@ -60,6 +66,7 @@ func (b *Broker) start() (err error) {
 	if err != nil {
 		return fmt.Errorf("starting the virtual broker: %w", err)
 	}
+	b.roll = attendance.Keep(b.cluster, b.logger, kgo.SeedBrokers(b.Addr()), kgo.Dialer(b.network.DialContext))
 	return nil
 }
 
@@ -86,6 +93,7 @@ func (b *Broker) topicOf(id [16]byte) string {
 // Stop ends the broker and all its connections. With crash, what it says at a clean stop about members, sessions and
 // producers is lost: the next start sees the directory as it was before. The bubble must be at rest (synctest.Wait).
 func (b *Broker) Stop(crash bool) error {
+	b.roll.Close()
 	was := b.dir()
 	if !crash {
 		b.cluster.Close()
@@ -107,9 +115,9 @@ func (b *Broker) Start() error {
 	return b.start()
 }
 
-// Rebalancing reports whether a consumer group waits for its members to join or to sync. The broker begins to wait anew
-// whenever one joins, for as long as a member may take: two members that give up and join again by turns keep a dead third one
-// in for ever, until a restart.
+// Rebalancing reports whether a consumer group waits for its members to join or to sync. It may do so for ever, until a restart:
+// when the session of a member ends that waits for the answer to a sync, the broker counts one join too few from then on. Then it
+// waits for the rebalance timeout after each join, and two members that give up and join again by turns never let it run out.
 func (b *Broker) Rebalancing(group string) bool {
 	info := b.cluster.GroupInfo(group)
 	return info != nil && (info.State == "PreparingRebalance" || info.State == "CompletingRebalance")
@@ -117,6 +125,7 @@ func (b *Broker) Rebalancing(group string) bool {
 
 // Close ends the broker and its network for good and removes its data. All clients must be closed.
 func (b *Broker) Close() error {
+	b.roll.Close()
 	b.cluster.Close()
 	close(b.closed)
 	b.carried.Wait()

@@ -18,7 +18,7 @@ type Log struct {
 	partitions int
 
 	mu      sync.Mutex
-	grown   chan struct{} // closed and replaced with every append
+	changed chan struct{} // closed and replaced with every change
 	records [][]eventlog.Record
 	starts  []int64
 	shipped []int
@@ -36,7 +36,7 @@ type head struct {
 
 // NewLog returns an empty topic.
 func NewLog(topic string, partitions int) *Log {
-	return &Log{Topic: topic, partitions: partitions, grown: make(chan struct{}), records: make([][]eventlog.Record, partitions),
+	return &Log{Topic: topic, partitions: partitions, changed: make(chan struct{}), records: make([][]eventlog.Record, partitions),
 		starts: make([]int64, partitions), shipped: make([]int, partitions), heads: map[uint32]head{}, now: 1_700_000_000_000_000,
 		nextID: 1, links: map[string]*pb.LinkRef{}, version: map[string]uint64{}}
 }
@@ -117,8 +117,13 @@ func (l *Log) fill(e *pb.Envelope, h head) {
 func (l *Log) append(bucket uint32, value []byte) {
 	p := events.PartitionOf(bucket, l.partitions)
 	l.records[p] = append(l.records[p], eventlog.Record{Offset: l.starts[p] + int64(len(l.records[p])), Key: events.BucketKey(bucket), Value: value})
-	close(l.grown)
-	l.grown = make(chan struct{})
+	l.tell()
+}
+
+// tell wakes the tails; the caller holds mu.
+func (l *Log) tell() {
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
 // Head returns the position of a bucket's last envelope.
@@ -133,6 +138,7 @@ func (l *Log) Truncate(partition int32, from int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.records[partition] = l.records[partition][:from-l.starts[partition]]
+	l.tell()
 }
 
 // Trim drops the records of a partition before an offset, as retention would.
@@ -141,6 +147,7 @@ func (l *Log) Trim(partition int32, before int64) {
 	defer l.mu.Unlock()
 	l.records[partition] = l.records[partition][before-l.starts[partition]:]
 	l.starts[partition] = before
+	l.tell()
 }
 
 // Ship appends to a broker what this log has and was not shipped yet.
@@ -199,12 +206,12 @@ type tail struct {
 // Poll implements runner.Tail.
 func (t *tail) Poll(ctx context.Context, most int) ([]eventlog.Batch, error) {
 	for {
-		out, grown, err := t.take(most)
+		out, changed, err := t.take(most)
 		if err != nil || len(out) > 0 {
 			return out, err
 		}
 		select {
-		case <-grown:
+		case <-changed:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-t.closed:
@@ -213,7 +220,7 @@ func (t *tail) Poll(ctx context.Context, most int) ([]eventlog.Batch, error) {
 	}
 }
 
-func (t *tail) take(most int) (out []eventlog.Batch, grown chan struct{}, err error) {
+func (t *tail) take(most int) (out []eventlog.Batch, changed chan struct{}, err error) {
 	t.log.mu.Lock()
 	defer t.log.mu.Unlock()
 	t.first = (t.first + 1) % int32(t.log.partitions)
@@ -230,7 +237,7 @@ func (t *tail) take(most int) (out []eventlog.Batch, grown chan struct{}, err er
 			most -= n
 		}
 	}
-	return out, t.log.grown, nil
+	return out, t.log.changed, nil
 }
 
 // Close implements runner.Tail.

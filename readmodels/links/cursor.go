@@ -1,4 +1,4 @@
-package owners
+package links
 
 import (
 	"encoding/base64"

@@ -1,62 +1,27 @@
-package owners_test
+package links_test
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/projections/runner"
 	"github.com/hoplog/hoplog/projections/runner/runnertest"
 	"github.com/hoplog/hoplog/readmodels"
-	"github.com/hoplog/hoplog/readmodels/owners"
+	"github.com/hoplog/hoplog/readmodels/links"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
-
-const host = "s.example"
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-func soon(tb testing.TB) context.Context {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	tb.Cleanup(cancel)
-	return ctx
-}
-
-func newLog() *runnertest.Log { return runnertest.NewLog(eventlog.EventsLink, 4) }
-
-// given folds a log into a store.
-func given(tb testing.TB, source runner.Source) *owners.Store {
-	tb.Helper()
-	s, err := owners.Open(owners.Config{Dir: "owners", Source: source,
-		Pebble: runner.PebbleOptions{FS: vfs.NewMem(), Logger: slog.New(slog.DiscardHandler)}})
-	must(tb, err)
-	tb.Cleanup(func() { must(tb, s.Close()) })
-	must(tb, s.RunToEnd(soon(tb)))
-	return s
-}
 
 func titled(title string, tags ...string) *pb.LinkContent {
 	return &pb.LinkContent{Target: "https://a.example/Page", Title: title, Tags: tags}
 }
 
 // pages follows the cursors to the end and returns the codes.
-func pages(tb testing.TB, s *owners.Store, q owners.Query, nowUS int64) (codes []string) {
+func pages(tb testing.TB, s *links.Store, q links.Query, nowUS int64) (codes []string) {
 	tb.Helper()
 	for range 1000 {
 		page, err := s.List(q, nowUS)
@@ -93,32 +58,32 @@ func TestList(t *testing.T) {
 	log.Change(host, "h", pb.StatusAction_DELETE)
 	broker := runnertest.Broker(t, 4)
 	must(t, log.Ship(soon(t), broker))
-	s := given(t, runner.FromLog(broker))
+	s := given(t, runner.FromLog(broker), nil)
 	for _, c := range []struct {
 		name  string
-		query owners.Query
+		query links.Query
 		want  string
 	}{
-		{"all but the deleted, newest first", owners.Query{}, "gfdcba"},
-		{"oldest first", owners.Query{Sort: owners.OldestFirst}, "abcdfg"},
-		{"another owner", owners.Query{Owner: "somebody"}, "e"},
-		{"nobody", owners.Query{Owner: "some"}, ""},
-		{"tag", owners.Query{Tag: "fruit"}, "gfba"},
-		{"tag, oldest first", owners.Query{Tag: "fruit", Sort: owners.OldestFirst}, "abfg"},
-		{"part of a tag", owners.Query{Tag: "frui"}, ""},
-		{"domain", owners.Query{Domain: "other.example"}, "b"},
-		{"active", owners.Query{Status: readmodels.StatusActive}, "ba"},
-		{"scheduled", owners.Query{Status: readmodels.StatusScheduled}, "c"},
-		{"expired", owners.Query{Status: readmodels.StatusExpired}, "d"},
-		{"disabled", owners.Query{Status: readmodels.StatusDisabled}, "f"},
-		{"banned", owners.Query{Status: readmodels.StatusBanned}, "g"},
-		{"deleted", owners.Query{Status: readmodels.StatusDeleted}, "h"},
-		{"deleted with a tag", owners.Query{Status: readmodels.StatusDeleted, Tag: "fruit"}, "h"},
-		{"text in the title, any case", owners.Query{Text: "äPFEL"}, "a"},
-		{"text in the target", owners.Query{Text: "q=fruit"}, "c"},
-		{"text in the code", owners.Query{Text: "B"}, "b"},
-		{"text and tag", owners.Query{Text: "page", Tag: "red"}, "b"},
-		{"text nowhere", owners.Query{Text: "zebra"}, ""},
+		{"all but the deleted, newest first", links.Query{}, "gfdcba"},
+		{"oldest first", links.Query{Sort: links.OldestFirst}, "abcdfg"},
+		{"another owner", links.Query{Owner: "somebody"}, "e"},
+		{"nobody", links.Query{Owner: "some"}, ""},
+		{"tag", links.Query{Tag: "fruit"}, "gfba"},
+		{"tag, oldest first", links.Query{Tag: "fruit", Sort: links.OldestFirst}, "abfg"},
+		{"part of a tag", links.Query{Tag: "frui"}, ""},
+		{"domain", links.Query{Domain: "other.example"}, "b"},
+		{"active", links.Query{Status: readmodels.StatusActive}, "ba"},
+		{"scheduled", links.Query{Status: readmodels.StatusScheduled}, "c"},
+		{"expired", links.Query{Status: readmodels.StatusExpired}, "d"},
+		{"disabled", links.Query{Status: readmodels.StatusDisabled}, "f"},
+		{"banned", links.Query{Status: readmodels.StatusBanned}, "g"},
+		{"deleted", links.Query{Status: readmodels.StatusDeleted}, "h"},
+		{"deleted with a tag", links.Query{Status: readmodels.StatusDeleted, Tag: "fruit"}, "h"},
+		{"text in the title, any case", links.Query{Text: "äPFEL"}, "a"},
+		{"text in the target", links.Query{Text: "q=fruit"}, "c"},
+		{"text in the code", links.Query{Text: "B"}, "b"},
+		{"text and tag", links.Query{Text: "page", Tag: "red"}, "b"},
+		{"text nowhere", links.Query{Text: "zebra"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.query.Owner == "" {
@@ -139,27 +104,27 @@ func TestBadCursors(t *testing.T) {
 	for i := range 5 {
 		log.Create("acme", host, fmt.Sprint("c", i), titled(""))
 	}
-	s := given(t, log)
-	page, err := s.List(owners.Query{Owner: "acme", Limit: 2}, 1)
+	s := given(t, log, nil)
+	page, err := s.List(links.Query{Owner: "acme", Limit: 2}, 1)
 	must(t, err)
 	good := page.Next
 	raw, err := base64.RawURLEncoding.DecodeString(good)
 	must(t, err)
 	raw[5] ^= 1
-	for name, q := range map[string]owners.Query{
+	for name, q := range map[string]links.Query{
 		"not base64":      {Owner: "acme", Cursor: "!!"},
 		"padded":          {Owner: "acme", Cursor: good + "="},
 		"short":           {Owner: "acme", Cursor: good[:8]},
 		"changed":         {Owner: "acme", Cursor: base64.RawURLEncoding.EncodeToString(raw)},
 		"another owner's": {Owner: "other", Cursor: good},
 		"another query's": {Owner: "acme", Tag: "x", Cursor: good},
-		"another order's": {Owner: "acme", Sort: owners.OldestFirst, Cursor: good},
+		"another order's": {Owner: "acme", Sort: links.OldestFirst, Cursor: good},
 	} {
-		if _, err := s.List(q, 1); !errors.Is(err, owners.ErrBadCursor) {
+		if _, err := s.List(q, 1); !errors.Is(err, links.ErrBadCursor) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if page, err = s.List(owners.Query{Owner: "acme", Limit: 4, Cursor: good}, 1); err != nil || len(page.Links) != 3 || page.Next != "" {
+	if page, err = s.List(links.Query{Owner: "acme", Limit: 4, Cursor: good}, 1); err != nil || len(page.Links) != 3 || page.Next != "" {
 		t.Errorf("the good one: %v, %v", page, err)
 	}
 }
@@ -167,21 +132,21 @@ func TestBadCursors(t *testing.T) {
 // TestPageIsBounded: a filter that finds nothing for long gives a short page and a cursor that goes on.
 func TestPageIsBounded(t *testing.T) {
 	log := newLog()
-	const links = 10_500
-	for i := range links {
+	const many = 10_500
+	for i := range many {
 		log.Create("acme", host, fmt.Sprint("c", i), titled(""))
 	}
-	s := given(t, log)
-	page, err := s.List(owners.Query{Owner: "acme", Text: "c0"}, 1)
+	s := given(t, log, nil)
+	page, err := s.List(links.Query{Owner: "acme", Text: "c0"}, 1)
 	must(t, err)
 	if len(page.Links) != 0 || page.Next == "" {
 		t.Errorf("%d links, next %q", len(page.Links), page.Next)
 	}
-	if got := pages(t, s, owners.Query{Owner: "acme", Text: "c0"}, 1); !slices.Equal(got, []string{"c0"}) {
+	if got := pages(t, s, links.Query{Owner: "acme", Text: "c0"}, 1); !slices.Equal(got, []string{"c0"}) {
 		t.Errorf("got %q", got)
 	}
-	if got := len(pages(t, s, owners.Query{Owner: "acme", Limit: 1000}, 1)); got != links {
-		t.Errorf("%d links, want %d", got, links)
+	if got := len(pages(t, s, links.Query{Owner: "acme", Limit: 1000}, 1)); got != many {
+		t.Errorf("%d links, want %d", got, many)
 	}
 }
 
@@ -197,15 +162,15 @@ func TestTagsAgreeWithTheLinks(t *testing.T) {
 		}
 		return tags
 	}
-	const links = 100
-	for i := range links {
+	const many = 100
+	for i := range many {
 		code := fmt.Sprint("c", i)
 		state[code] = some()
 		log.Create("acme", host, code, titled("", state[code]...))
 	}
 	deleted := map[string]bool{}
 	for range 500 {
-		code := fmt.Sprint("c", random.IntN(links))
+		code := fmt.Sprint("c", random.IntN(many))
 		if deleted[code] {
 			continue
 		}
@@ -217,7 +182,7 @@ func TestTagsAgreeWithTheLinks(t *testing.T) {
 		state[code] = some()
 		log.Update(host, code, titled("", state[code]...))
 	}
-	s := given(t, log)
+	s := given(t, log, nil)
 	want := map[string]int64{}
 	for _, tags := range state {
 		for _, tag := range tags {
@@ -233,11 +198,11 @@ func TestTagsAgreeWithTheLinks(t *testing.T) {
 		if c.Links != want[c.Tag] {
 			t.Errorf("tag %q: %d links, want %d", c.Tag, c.Links, want[c.Tag])
 		}
-		if got := pages(t, s, owners.Query{Owner: "acme", Tag: c.Tag, Limit: 7}, 1); int64(len(got)) != c.Links {
+		if got := pages(t, s, links.Query{Owner: "acme", Tag: c.Tag, Limit: 7}, 1); int64(len(got)) != c.Links {
 			t.Errorf("tag %q: %d listed, want %d", c.Tag, len(got), c.Links)
 		}
 	}
-	if got := len(pages(t, s, owners.Query{Owner: "acme", Limit: 7}, 1)); got != links-len(deleted) {
-		t.Errorf("%d listed, want %d", got, links-len(deleted))
+	if got := len(pages(t, s, links.Query{Owner: "acme", Limit: 7}, 1)); got != many-len(deleted) {
+		t.Errorf("%d listed, want %d", got, many-len(deleted))
 	}
 }

@@ -1,4 +1,4 @@
-package owners
+package links
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ type Query struct {
 
 // Page is a part of a list. It may be short, even empty, and still not the last: that is so only when Next is empty.
 type Page struct {
-	Links []*pb.Link // without fingerprint
+	Links []*pb.Link
 	Next  string
 }
 
@@ -90,11 +90,11 @@ func (s *Store) scan(q *Query, after []byte, f *filter) (page *Page, err error) 
 		}
 		seen++
 		after = append(after[:0:0], it.Key()[len(prefix):]...)
-		link, err := s.row(it, q.Owner, after, byTag)
+		link, err := s.listed(it, q.Owner, after, byTag)
 		if err != nil {
 			return nil, err
 		}
-		if link != nil && f.matches(link) {
+		if f.matches(link) {
 			page.Links = append(page.Links, link)
 		}
 	}
@@ -115,25 +115,16 @@ func begin(it *pebble.Iterator, order Sort, prefix, after []byte) bool {
 	return it.SeekGE(append(at, 0)) // no key lies between a key and the same with a zero byte behind
 }
 
-// row reads the link that the iterator stands on; nil if the index was changed between the two reads.
-func (s *Store) row(it *pebble.Iterator, owner string, place []byte, byTag bool) (link *pb.Link, err error) {
-	link = &pb.Link{}
-	if !byTag {
-		value, err := it.ValueAndErr()
-		if err == nil {
-			err = link.UnmarshalVT(value)
-		}
-		return link, err
+// listed returns the link that the iterator stands on. A tag names but the place: the link may have lost the tag since.
+func (s *Store) listed(it *pebble.Iterator, owner string, place []byte, byTag bool) (*pb.Link, error) {
+	if byTag {
+		return s.linkAt(append(appendOwner(nil, rowPrefix, owner), place...))
 	}
-	value, closer, err := s.pebble.DB().Get(append(appendOwner(nil, rowPrefix, owner), place...))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
+	row, err := it.ValueAndErr()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, closer.Close()) }()
-	return link, link.UnmarshalVT(value)
+	return decodeRow(row)
 }
 
 // filter is a query as a question to one link.
