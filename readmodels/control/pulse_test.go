@@ -171,6 +171,7 @@ func TestPulseOverlooksWhatItCannotRead(t *testing.T) {
 	topic := &pulseTopic{broken: true, out: make(chan eventlog.Record)}
 	p := control.NewPulse(topic, store, slog.New(slog.DiscardHandler), time.Now)
 	running.Go(func() { p.Run(ctx) })
+	running.Go(func() { _ = store.Run(ctx) })
 	topic.mu.Lock()
 	topic.broken = false
 	topic.mu.Unlock()
