@@ -32,6 +32,24 @@ type Control struct {
 	next     map[uint32]uint64
 	codeKeys []*pb.PermutationKey
 	reserved map[string]struct{}
+	lists    *Lists
+	switches [len(TrustTiers)]Switch
+	changes  controlChanges
+	requests controlRequests
+	// lean: changes and requests are not kept.
+	lean bool
+}
+
+// LeanControl is the state before the first envelope for those who only obey: folded on, it keeps neither the history of lists
+// nor what was stored under request keys, which is most of what a long list needs.
+func LeanControl() *Control { return &Control{lean: true} }
+
+// Lists returns the lists; nil while they are empty, which can be used like any other.
+func (c *Control) Lists() *Lists {
+	if c == nil {
+		return nil
+	}
+	return c.lists
 }
 
 // Resolve returns the domain that a normalised namespace names, itself or by an alias; nil if none does.
@@ -108,8 +126,32 @@ func EvolveControl(c *Control, e *pb.Envelope) *Control {
 	next.Seq = e.GetSeq()
 	for _, event := range e.GetEvents() {
 		next.apply(event)
+		next.applyLists(event, e)
+	}
+	if !next.lean {
+		next.requests = next.requests.with(e)
 	}
 	return next
+}
+
+// applyLists folds what happens to lists and switches, and keeps it in their history.
+func (c *Control) applyLists(event *pb.Event, e *pb.Envelope) {
+	switch kind := event.GetKind().(type) {
+	case *pb.Event_ListEntryAdded, *pb.Event_ListEntryRemoved:
+	case *pb.Event_SwitchChanged:
+		tier := kind.SwitchChanged.GetTier()
+		if TierName(tier) == "" {
+			return
+		}
+		c.switches[tier] = evolveSwitch(c.switches[tier], kind.SwitchChanged, e.GetActor(), e.GetStamp().GetTimeUs())
+	default:
+		return
+	}
+	c.lists = evolveLists(c.lists, event, e)
+	if c.lean {
+		return
+	}
+	c.changes = c.changes.with(&ControlChange{Event: event, TimeUS: e.GetStamp().GetTimeUs(), Actor: e.GetActor(), Seq: e.GetSeq()})
 }
 
 func (c *Control) apply(event *pb.Event) {
@@ -149,9 +191,16 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	return next
 }
 
-// DecideControl decides a control command. What is so already is no event and no error.
-func DecideControl(c *Control, command *pb.ControlCommand) Decision {
-	event, err := decideControl(c, command)
+// DecideControl decides a control command at a stamped time in microseconds. The request key, if there is one, comes before
+// any other rule. What is so already is no event and no error.
+func DecideControl(c *Control, command *pb.ControlCommand, nowUS int64) Decision {
+	if err := checkControlRequest(command.GetRequest()); err != nil {
+		return err.Decision()
+	}
+	if d, met := replayControl(c.Request(command.GetRequest().GetOwner(), command.GetRequest().GetKey()), command.GetRequest(), nowUS); met {
+		return d
+	}
+	event, err := decideControl(c, command, nowUS)
 	if err != nil {
 		return err.Decision()
 	}
@@ -162,7 +211,7 @@ func DecideControl(c *Control, command *pb.ControlCommand) Decision {
 	return d
 }
 
-func decideControl(c *Control, command *pb.ControlCommand) (*pb.Event, *Refusal) {
+func decideControl(c *Control, command *pb.ControlCommand, nowUS int64) (*pb.Event, *Refusal) {
 	switch kind := command.GetKind().(type) {
 	case *pb.ControlCommand_AddDomain:
 		return decideDomain(c, kind.AddDomain)
@@ -174,6 +223,12 @@ func decideControl(c *Control, command *pb.ControlCommand) (*pb.Event, *Refusal)
 		return decidePermutationKey(c, kind.AddPermutationKey)
 	case *pb.ControlCommand_SetReservedWords:
 		return decideReserved(c, kind.SetReservedWords)
+	case *pb.ControlCommand_AddListEntry:
+		return decideAdd(c, kind.AddListEntry, nowUS)
+	case *pb.ControlCommand_RemoveListEntry:
+		return decideRemove(c, kind.RemoveListEntry)
+	case *pb.ControlCommand_ChangeSwitch:
+		return decideSwitch(c, kind.ChangeSwitch, command.GetActor(), nowUS)
 	}
 	return nil, Refuse(CodeInvalidRequest, "", "the command asks for nothing that is known")
 }

@@ -35,7 +35,7 @@ func controlled(t *testing.T, list ...*pb.ControlCommand) *commands.Control {
 	t.Helper()
 	var c *commands.Control
 	for i, command := range list {
-		d := commands.DecideControl(c, command)
+		d := commands.DecideControl(c, command, 0)
 		if d.Outcome.GetError() != "" || len(d.Events) != 1 {
 			t.Fatalf("command %d: %v", i, d)
 		}
@@ -63,7 +63,7 @@ func TestControl(t *testing.T) {
 	for name, command := range map[string]*pb.ControlCommand{
 		"domain": addDomain(domain), "key": addKey(key), "permutation key": codeKey(1, 9), "words": words("admin"),
 	} {
-		if d := commands.DecideControl(c, command); len(d.Events) != 0 || d.Outcome.GetError() != "" {
+		if d := commands.DecideControl(c, command, 0); len(d.Events) != 0 || d.Outcome.GetError() != "" {
 			t.Errorf("the same %s again: %v", name, d)
 		}
 	}
@@ -85,7 +85,7 @@ func TestControl(t *testing.T) {
 		"no code":                      words("a/b"),
 		"nothing":                      {},
 	} {
-		if d := commands.DecideControl(c, command); d.Outcome.GetError() != "invalid_request" || d.Outcome.GetDetail() == "" || len(d.Events) != 0 {
+		if d := commands.DecideControl(c, command, 0); d.Outcome.GetError() != "invalid_request" || d.Outcome.GetDetail() == "" || len(d.Events) != 0 {
 			t.Errorf("%s: %v", name, d)
 		}
 	}
@@ -94,7 +94,7 @@ func TestControl(t *testing.T) {
 // A state that somebody holds must not change under his hands.
 func TestControlIsNeverChanged(t *testing.T) {
 	before := controlled(t, addDomain(&pb.Domain{Namespace: "s.example"}), words("admin"))
-	d := commands.DecideControl(before, addDomain(&pb.Domain{Namespace: "b.example"}))
+	d := commands.DecideControl(before, addDomain(&pb.Domain{Namespace: "b.example"}), 0)
 	after := commands.EvolveControl(before, &pb.Envelope{Seq: 3, Events: d.Events})
 	if before.Resolve("b.example") != nil || before.Seq != 2 || after.Resolve("b.example") == nil || after.Resolve("s.example") == nil {
 		t.Fatal("the old state changed, or the new one did not")

@@ -183,7 +183,7 @@ func checkCreate(c LinkCommand) *Refusal {
 	if c.Stamp.GetReservedCode() {
 		return Refuse(CodeReservedCode, "code", fmt.Sprintf("the code %q is reserved", c.GetCode()))
 	}
-	return checkLoop(c.Stamp)
+	return checkTargetHost(c.Stamp)
 }
 
 // CheckCreate judges the form of a create: what the sender can know to be wrong before it sends it.
@@ -218,9 +218,13 @@ func checkCode(code string, create *pb.CreateLink) *Refusal {
 	return nil
 }
 
-func checkLoop(stamp *pb.Stamp) *Refusal {
+// checkTargetHost judges a new target by what the stamp says of its host.
+func checkTargetHost(stamp *pb.Stamp) *Refusal {
 	if stamp.GetTargetIsOwn() {
 		return Refuse(CodeInvalidTarget, FieldTarget, "the target is on one of our own short domains, which would be a loop")
+	}
+	if list := stamp.GetTargetBlocked(); list != "" {
+		return Refuse(CodeTargetBlocked, FieldTarget, "the target's host is on a list: "+list)
 	}
 	return nil
 }
@@ -246,7 +250,7 @@ func decideUpdate(s State, c LinkCommand, update *pb.UpdateLink) (Decision, *Ref
 		return Decision{}, err
 	}
 	if slices.Contains(update.GetFields(), FieldTarget) {
-		if err := checkLoop(c.Stamp); err != nil {
+		if err := checkTargetHost(c.Stamp); err != nil {
 			return Decision{}, err
 		}
 	}

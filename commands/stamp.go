@@ -57,6 +57,9 @@ func Judge(s *pb.Stamp, c *pb.LinkCommand, control *Control) {
 	}
 	if target != "" {
 		s.TargetIsOwn = control.Resolve(TargetHost(target)) != nil
+		if denial := control.Lists().Target(target, s.GetTimeUs()); denial != nil {
+			s.TargetBlocked = denial.Name()
+		}
 	}
 }
 

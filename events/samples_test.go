@@ -31,6 +31,7 @@ func samples() map[string]*pb.Envelope {
 	status := func(action pb.StatusAction) *pb.Event {
 		return &pb.Event{Kind: &pb.Event_LinkStatusChanged{LinkStatusChanged: &pb.LinkStatusChanged{Link: ref, Version: 3, Action: action, Reason: "legal", Legal: action == pb.StatusAction_BAN}}}
 	}
+	deny := &pb.ListEntry{List: pb.ListName_DENYLIST, Kind: pb.ListKind_LIST_HOST_SUFFIX, Value: "evil.example", Legal: true, ExpiresUs: 1_900_000_000_000_000, Note: "court order 5"}
 	list := map[string]*pb.Event{
 		"link.created": {Kind: &pb.Event_LinkCreated{LinkCreated: &pb.LinkCreated{Link: ref, Content: content, Fingerprint: hash}}},
 		"link.updated": {Kind: &pb.Event_LinkUpdated{LinkUpdated: &pb.LinkUpdated{Link: ref, Version: 2, Content: content, Changed: []string{"target", "expires_at"}, Reason: "moved"}}},
@@ -43,6 +44,11 @@ func samples() map[string]*pb.Envelope {
 		"segment.leased":        {Kind: &pb.Event_SegmentLeased{SegmentLeased: &pb.SegmentLeased{Segment: &pb.Segment{Space: 7, From: 1, To: 65537, Holder: "life"}}}},
 		"permutation_key.added": {Kind: &pb.Event_PermutationKeyAdded{PermutationKeyAdded: &pb.PermutationKeyAdded{Key: &pb.PermutationKey{Version: 1, Key: hash[:16]}}}},
 		"reserved_words.set":    {Kind: &pb.Event_ReservedWordsSet{ReservedWordsSet: &pb.ReservedWordsSet{Words: &pb.ReservedWords{Words: []string{"admin", "café"}}}}},
+		"denylist.added":        {Kind: &pb.Event_ListEntryAdded{ListEntryAdded: &pb.ListEntryAdded{Entry: deny}}},
+		"denylist.removed":      {Kind: &pb.Event_ListEntryRemoved{ListEntryRemoved: &pb.ListEntryRemoved{Entry: deny, Note: "lifted"}}},
+		"allowlist.added":       {Kind: &pb.Event_ListEntryAdded{ListEntryAdded: &pb.ListEntryAdded{Entry: &pb.ListEntry{List: pb.ListName_ALLOWLIST, Kind: pb.ListKind_LIST_HOST, Value: "good.evil.example"}}}},
+		"trust.added":           {Kind: &pb.Event_ListEntryAdded{ListEntryAdded: &pb.ListEntryAdded{Entry: &pb.ListEntry{List: pb.ListName_TRUST, Kind: pb.ListKind_LIST_OWNER, Value: "ann", Tier: pb.TrustTier_TRUST_LOW}}}},
+		"switch.turned":         {Kind: &pb.Event_SwitchChanged{SwitchChanged: &pb.SwitchChanged{Tier: pb.TrustTier_TRUST_LOW, Closed: true, Step: pb.SwitchStep_SWITCH_TURNED, Note: "incident 7"}}},
 		"refused":               nil,
 	}
 	out := map[string]*pb.Envelope{}

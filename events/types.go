@@ -21,6 +21,36 @@ func EventType(e *pb.Event) string {
 		return "permutation_key.added"
 	case *pb.Event_ReservedWordsSet:
 		return "reserved_words.set"
+	case *pb.Event_ListEntryAdded:
+		return listType(kind.ListEntryAdded.GetEntry().GetList(), "added")
+	case *pb.Event_ListEntryRemoved:
+		return listType(kind.ListEntryRemoved.GetEntry().GetList(), "removed")
+	case *pb.Event_SwitchChanged:
+		return switchType(kind.SwitchChanged.GetStep())
+	}
+	return ""
+}
+
+func listType(list pb.ListName, what string) string {
+	switch list {
+	case pb.ListName_DENYLIST:
+		return "denylist." + what
+	case pb.ListName_ALLOWLIST:
+		return "allowlist." + what
+	case pb.ListName_TRUST:
+		return "trust." + what
+	}
+	return ""
+}
+
+func switchType(step pb.SwitchStep) string {
+	switch step {
+	case pb.SwitchStep_SWITCH_PROPOSED:
+		return "switch.proposed"
+	case pb.SwitchStep_SWITCH_TURNED:
+		return "switch.turned"
+	case pb.SwitchStep_SWITCH_WITHDRAWN:
+		return "switch.withdrawn"
 	}
 	return ""
 }

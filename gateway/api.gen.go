@@ -30,6 +30,24 @@ func (e CodeMode) Valid() bool {
 	}
 }
 
+// Defines values for DenyReason.
+const (
+	DenyReasonAbuse DenyReason = "abuse"
+	DenyReasonLegal DenyReason = "legal"
+)
+
+// Valid indicates whether the value is a known member of the DenyReason enum.
+func (e DenyReason) Valid() bool {
+	switch e {
+	case DenyReasonAbuse:
+		return true
+	case DenyReasonLegal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorCode.
 const (
 	ErrorCodeAnalyticsUnavailable ErrorCode = "analytics_unavailable"
@@ -231,6 +249,71 @@ func (e StatsInterval) Valid() bool {
 	}
 }
 
+// Defines values for TrustTier.
+const (
+	TrustTierHigh     TrustTier = "high"
+	TrustTierLow      TrustTier = "low"
+	TrustTierStandard TrustTier = "standard"
+)
+
+// Valid indicates whether the value is a known member of the TrustTier enum.
+func (e TrustTier) Valid() bool {
+	switch e {
+	case TrustTierHigh:
+		return true
+	case TrustTierLow:
+		return true
+	case TrustTierStandard:
+		return true
+	default:
+		return false
+	}
+}
+
+// AllowAdd defines model for AllowAdd.
+type AllowAdd struct {
+	// ExpiresAt The entry does not count from then on.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Kind      *string    `json:"kind,omitempty"`
+
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+
+	// Value The host, without port.
+	Value string `json:"value"`
+}
+
+// AuditEvent defines model for AuditEvent.
+type AuditEvent struct {
+	Actor     string     `json:"actor"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Id Of a list entry.
+	Id       *string `json:"id,omitempty"`
+	Kind     *string `json:"kind,omitempty"`
+	Note     string  `json:"note"`
+	Position string  `json:"position"`
+
+	// Reason Visitors see 403 for `abuse`, 451 for `legal`.
+	Reason *DenyReason `json:"reason,omitempty"`
+
+	// State Of a switch, what is wanted: `open` or `closed`.
+	State *string    `json:"state,omitempty"`
+	Tier  *TrustTier `json:"tier,omitempty"`
+	Time  time.Time  `json:"time"`
+
+	// Type Such as `denylist.added` or `switch.proposed`.
+	Type  string  `json:"type"`
+	Value *string `json:"value,omitempty"`
+}
+
+// AuditPage defines model for AuditPage.
+type AuditPage struct {
+	Events     []AuditEvent `json:"events"`
+	NextCursor *string      `json:"next_cursor"`
+	Position   string       `json:"position"`
+}
+
 // Ban defines model for Ban.
 type Ban struct {
 	// Legal The reason is a legal one. A reason that is "legal" or begins with "legal:" says so too.
@@ -262,6 +345,28 @@ type BatchResults struct {
 
 // CodeMode `sequential`: from a permuted counter; `random`: cannot be guessed from other codes.
 type CodeMode string
+
+// DenyAdd defines model for DenyAdd.
+type DenyAdd struct {
+	// ExpiresAt The entry does not count from then on.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Kind What the value is.
+	Kind string `json:"kind"`
+
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+
+	// Reason See DenyReason.
+	Reason *string `json:"reason,omitempty"`
+
+	// Value `code`: DOMAIN/CODE, or CODE on the default domain. `host`: the host of targets, whatever their port. `host_suffix`:
+	// that host and every host below it. `network`: of visitors, such as `192.0.2.0/24`; not wider than /8, or /16 of IPv6.
+	Value string `json:"value"`
+}
+
+// DenyReason Visitors see 403 for `abuse`, 451 for `legal`.
+type DenyReason string
 
 // ErrorCode defines model for ErrorCode.
 type ErrorCode string
@@ -431,6 +536,40 @@ type LinkUpdate struct {
 	Title  *string `json:"title,omitempty"`
 }
 
+// ListEntry defines model for ListEntry.
+type ListEntry struct {
+	// Active False once it expired, or was removed.
+	Active bool `json:"active"`
+
+	// Actor Who added it, such as `key:0f3a`.
+	Actor     string     `json:"actor"`
+	AddedAt   time.Time  `json:"added_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	Id        string     `json:"id"`
+	Kind      string     `json:"kind"`
+	List      string     `json:"list"`
+	Note      string     `json:"note"`
+
+	// Position Where that stands in the log.
+	Position string `json:"position"`
+
+	// Reason Visitors see 403 for `abuse`, 451 for `legal`.
+	Reason *DenyReason `json:"reason,omitempty"`
+	Tier   *TrustTier  `json:"tier,omitempty"`
+	Value  string      `json:"value"`
+}
+
+// ListPage defines model for ListPage.
+type ListPage struct {
+	Entries []ListEntry `json:"entries"`
+
+	// NextCursor For the next page; null on the last.
+	NextCursor *string `json:"next_cursor"`
+
+	// Position The page is of the control log up to here.
+	Position string `json:"position"`
+}
+
 // Problem defines model for Problem.
 type Problem struct {
 	Code   ErrorCode `json:"code"`
@@ -520,11 +659,76 @@ type StatusChange struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Switch defines model for Switch.
+type Switch struct {
+	// Actors Who turned it last.
+	Actors    []string   `json:"actors"`
+	ChangedAt *time.Time `json:"changed_at"`
+	Note      string     `json:"note"`
+
+	// Pending A first confirmation that waits for the second; null when none does.
+	Pending *SwitchPending `json:"pending"`
+	State   string         `json:"state"`
+
+	// Summary In words, how it stands and what is missing.
+	Summary string    `json:"summary"`
+	Tier    TrustTier `json:"tier"`
+}
+
+// SwitchChange defines model for SwitchChange.
+type SwitchChange struct {
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+}
+
+// SwitchList defines model for SwitchList.
+type SwitchList struct {
+	Switches []Switch `json:"switches"`
+}
+
+// SwitchPending defines model for SwitchPending.
+type SwitchPending struct {
+	Actor string    `json:"actor"`
+	At    time.Time `json:"at"`
+	Note  string    `json:"note"`
+	State string    `json:"state"`
+	Until time.Time `json:"until"`
+}
+
+// TrustAdd defines model for TrustAdd.
+type TrustAdd struct {
+	// ExpiresAt The entry does not count from then on.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Kind      string     `json:"kind"`
+
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+	Tier string  `json:"tier"`
+
+	// Value `owner`: its name. `code`: DOMAIN/CODE, or CODE on the default domain.
+	Value string `json:"value"`
+}
+
+// TrustTier defines model for TrustTier.
+type TrustTier string
+
+// ControlCursor defines model for ControlCursor.
+type ControlCursor = string
+
+// ControlLimit defines model for ControlLimit.
+type ControlLimit = int32
+
+// EntryID defines model for EntryID.
+type EntryID = string
+
 // LinkCode defines model for LinkCode.
 type LinkCode = string
 
 // LinkDomain defines model for LinkDomain.
 type LinkDomain = string
+
+// Note defines model for Note.
+type Note = string
 
 // ReadAt defines model for ReadAt.
 type ReadAt = string
@@ -537,6 +741,96 @@ type RequiredVersion = string
 
 // WriteAfter defines model for WriteAfter.
 type WriteAfter = string
+
+// ListAllowlistParams defines parameters for ListAllowlist.
+type ListAllowlistParams struct {
+	// Kind Only entries of this kind.
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Q A part of the value.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddToAllowlistParams defines parameters for AddToAllowlist.
+type AddToAllowlistParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RemoveFromAllowlistParams defines parameters for RemoveFromAllowlist.
+type RemoveFromAllowlistParams struct {
+	// Note Why; kept in the history.
+	Note *Note `form:"note,omitempty" json:"note,omitempty"`
+
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetFromAllowlistParams defines parameters for GetFromAllowlist.
+type GetFromAllowlistParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Of `denylist`, `allowlist`, `trust` or `switches`; all when left out.
+	Of *string `form:"of,omitempty" json:"of,omitempty"`
+
+	// Q A part of the value of list entries, or the tier of a switch.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// ListDenylistParams defines parameters for ListDenylist.
+type ListDenylistParams struct {
+	// Kind Only entries of this kind.
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Q A part of the value.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddToDenylistParams defines parameters for AddToDenylist.
+type AddToDenylistParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RemoveFromDenylistParams defines parameters for RemoveFromDenylist.
+type RemoveFromDenylistParams struct {
+	// Note Why; kept in the history.
+	Note *Note `form:"note,omitempty" json:"note,omitempty"`
+
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetFromDenylistParams defines parameters for GetFromDenylist.
+type GetFromDenylistParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
 
 // ListLinksParams defines parameters for ListLinks.
 type ListLinksParams struct {
@@ -690,6 +984,67 @@ type GetRequestParams struct {
 	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
 }
 
+// ListSwitchesParams defines parameters for ListSwitches.
+type ListSwitchesParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// CloseSwitchParams defines parameters for CloseSwitch.
+type CloseSwitchParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// OpenSwitchParams defines parameters for OpenSwitch.
+type OpenSwitchParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListTrustParams defines parameters for ListTrust.
+type ListTrustParams struct {
+	// Kind Only entries of this kind.
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Q A part of the value.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddTrustParams defines parameters for AddTrust.
+type AddTrustParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RemoveTrustParams defines parameters for RemoveTrust.
+type RemoveTrustParams struct {
+	// Note Why; kept in the history.
+	Note *Note `form:"note,omitempty" json:"note,omitempty"`
+
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetTrustParams defines parameters for GetTrust.
+type GetTrustParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddToAllowlistJSONRequestBody defines body for AddToAllowlist for application/json ContentType.
+type AddToAllowlistJSONRequestBody = AllowAdd
+
+// AddToDenylistJSONRequestBody defines body for AddToDenylist for application/json ContentType.
+type AddToDenylistJSONRequestBody = DenyAdd
+
 // CreateLinkJSONRequestBody defines body for CreateLink for application/json ContentType.
 type CreateLinkJSONRequestBody = LinkCreate
 
@@ -711,8 +1066,44 @@ type UnbanLinkJSONRequestBody = StatusChange
 // CreateLinksJSONRequestBody defines body for CreateLinks for application/json ContentType.
 type CreateLinksJSONRequestBody = LinkBatch
 
+// CloseSwitchJSONRequestBody defines body for CloseSwitch for application/json ContentType.
+type CloseSwitchJSONRequestBody = SwitchChange
+
+// OpenSwitchJSONRequestBody defines body for OpenSwitch for application/json ContentType.
+type OpenSwitchJSONRequestBody = SwitchChange
+
+// AddTrustJSONRequestBody defines body for AddTrust for application/json ContentType.
+type AddTrustJSONRequestBody = TrustAdd
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListAllowlist Hosts that broader denials do not concern
+	// (GET /v1/allowlist)
+	ListAllowlist(c *gin.Context, params ListAllowlistParams)
+	// AddToAllowlist Take one host out of denials that are broader than a host
+	// (POST /v1/allowlist)
+	AddToAllowlist(c *gin.Context, params AddToAllowlistParams)
+	// RemoveFromAllowlist Remove an entry from the allowlist
+	// (DELETE /v1/allowlist/{id})
+	RemoveFromAllowlist(c *gin.Context, id EntryID, params RemoveFromAllowlistParams)
+	// GetFromAllowlist An entry of the allowlist
+	// (GET /v1/allowlist/{id})
+	GetFromAllowlist(c *gin.Context, id EntryID, params GetFromAllowlistParams)
+	// ListAudit What happened to lists and switches, newest first
+	// (GET /v1/audit)
+	ListAudit(c *gin.Context, params ListAuditParams)
+	// ListDenylist What visitors must not reach
+	// (GET /v1/denylist)
+	ListDenylist(c *gin.Context, params ListDenylistParams)
+	// AddToDenylist Deny a code, a target host, hosts below one, or a network of visitors
+	// (POST /v1/denylist)
+	AddToDenylist(c *gin.Context, params AddToDenylistParams)
+	// RemoveFromDenylist Remove an entry from the denylist
+	// (DELETE /v1/denylist/{id})
+	RemoveFromDenylist(c *gin.Context, id EntryID, params RemoveFromDenylistParams)
+	// GetFromDenylist An entry of the denylist
+	// (GET /v1/denylist/{id})
+	GetFromDenylist(c *gin.Context, id EntryID, params GetFromDenylistParams)
 	// ListLinks Your own links
 	// (GET /v1/links)
 	ListLinks(c *gin.Context, params ListLinksParams)
@@ -758,6 +1149,27 @@ type ServerInterface interface {
 	// GetRequest What became of a write
 	// (GET /v1/requests/{key})
 	GetRequest(c *gin.Context, key string, params GetRequestParams)
+	// ListSwitches The emergency switches, one a tier
+	// (GET /v1/switches)
+	ListSwitches(c *gin.Context, params ListSwitchesParams)
+	// CloseSwitch Confirm that a tier is to be closed
+	// (POST /v1/switches/{tier}/close)
+	CloseSwitch(c *gin.Context, tier string, params CloseSwitchParams)
+	// OpenSwitch Confirm that a closed tier is to be opened
+	// (POST /v1/switches/{tier}/open)
+	OpenSwitch(c *gin.Context, tier string, params OpenSwitchParams)
+	// ListTrust Trust in owners and in single links
+	// (GET /v1/trust)
+	ListTrust(c *gin.Context, params ListTrustParams)
+	// AddTrust Say how far an owner, or a link, is trusted
+	// (POST /v1/trust)
+	AddTrust(c *gin.Context, params AddTrustParams)
+	// RemoveTrust Take back what was said of an owner or a link
+	// (DELETE /v1/trust/{id})
+	RemoveTrust(c *gin.Context, id EntryID, params RemoveTrustParams)
+	// GetTrust What was said of an owner or a link
+	// (GET /v1/trust/{id})
+	GetTrust(c *gin.Context, id EntryID, params GetTrustParams)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -768,6 +1180,514 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(c *gin.Context)
+
+// ListAllowlist operation middleware
+func (siw *ServerInterfaceWrapper) ListAllowlist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAllowlistParams
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", c.Request.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter kind: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", c.Request.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter q: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", c.Request.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter cursor: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListAllowlist(c, params)
+}
+
+// AddToAllowlist operation middleware
+func (siw *ServerInterfaceWrapper) AddToAllowlist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddToAllowlistParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.AddToAllowlist(c, params)
+}
+
+// RemoveFromAllowlist operation middleware
+func (siw *ServerInterfaceWrapper) RemoveFromAllowlist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RemoveFromAllowlistParams
+
+	// ------------- Optional query parameter "note" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "note", c.Request.URL.Query(), &params.Note, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter note: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RemoveFromAllowlist(c, id, params)
+}
+
+// GetFromAllowlist operation middleware
+func (siw *ServerInterfaceWrapper) GetFromAllowlist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetFromAllowlistParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetFromAllowlist(c, id, params)
+}
+
+// ListAudit operation middleware
+func (siw *ServerInterfaceWrapper) ListAudit(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAuditParams
+
+	// ------------- Optional query parameter "of" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "of", c.Request.URL.Query(), &params.Of, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter of: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", c.Request.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter q: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", c.Request.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter cursor: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListAudit(c, params)
+}
+
+// ListDenylist operation middleware
+func (siw *ServerInterfaceWrapper) ListDenylist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDenylistParams
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", c.Request.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter kind: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", c.Request.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter q: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", c.Request.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter cursor: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListDenylist(c, params)
+}
+
+// AddToDenylist operation middleware
+func (siw *ServerInterfaceWrapper) AddToDenylist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddToDenylistParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.AddToDenylist(c, params)
+}
+
+// RemoveFromDenylist operation middleware
+func (siw *ServerInterfaceWrapper) RemoveFromDenylist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RemoveFromDenylistParams
+
+	// ------------- Optional query parameter "note" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "note", c.Request.URL.Query(), &params.Note, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter note: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RemoveFromDenylist(c, id, params)
+}
+
+// GetFromDenylist operation middleware
+func (siw *ServerInterfaceWrapper) GetFromDenylist(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetFromDenylistParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetFromDenylist(c, id, params)
+}
 
 // ListLinks operation middleware
 func (siw *ServerInterfaceWrapper) ListLinks(c *gin.Context) {
@@ -1864,6 +2784,362 @@ func (siw *ServerInterfaceWrapper) GetRequest(c *gin.Context) {
 	siw.Handler.GetRequest(c, key, params)
 }
 
+// ListSwitches operation middleware
+func (siw *ServerInterfaceWrapper) ListSwitches(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSwitchesParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListSwitches(c, params)
+}
+
+// CloseSwitch operation middleware
+func (siw *ServerInterfaceWrapper) CloseSwitch(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tier" -------------
+	var tier string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tier", c.Param("tier"), &tier, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter tier: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CloseSwitchParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CloseSwitch(c, tier, params)
+}
+
+// OpenSwitch operation middleware
+func (siw *ServerInterfaceWrapper) OpenSwitch(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tier" -------------
+	var tier string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tier", c.Param("tier"), &tier, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter tier: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OpenSwitchParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.OpenSwitch(c, tier, params)
+}
+
+// ListTrust operation middleware
+func (siw *ServerInterfaceWrapper) ListTrust(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTrustParams
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", c.Request.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter kind: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", c.Request.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter q: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", c.Request.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter cursor: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListTrust(c, params)
+}
+
+// AddTrust operation middleware
+func (siw *ServerInterfaceWrapper) AddTrust(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AddTrustParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.AddTrust(c, params)
+}
+
+// RemoveTrust operation middleware
+func (siw *ServerInterfaceWrapper) RemoveTrust(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RemoveTrustParams
+
+	// ------------- Optional query parameter "note" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "note", c.Request.URL.Query(), &params.Note, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter note: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RemoveTrust(c, id, params)
+}
+
+// GetTrust operation middleware
+func (siw *ServerInterfaceWrapper) GetTrust(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTrustParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetTrust(c, id, params)
+}
+
 // GinServerOptions provides options for the Gin server.
 type GinServerOptions struct {
 	BaseURL      string
@@ -1904,6 +3180,22 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/v1/links/:domain/:code/history", wrapper.GetLinkHistory)
 	router.GET(options.BaseURL+"/v1/links/:domain/:code/stats", wrapper.GetLinkStats)
 	router.GET(options.BaseURL+"/v1/requests/:key", wrapper.GetRequest)
+	router.GET(options.BaseURL+"/v1/denylist", wrapper.ListDenylist)
+	router.POST(options.BaseURL+"/v1/denylist", wrapper.AddToDenylist)
+	router.DELETE(options.BaseURL+"/v1/denylist/:id", wrapper.RemoveFromDenylist)
+	router.GET(options.BaseURL+"/v1/denylist/:id", wrapper.GetFromDenylist)
+	router.GET(options.BaseURL+"/v1/allowlist", wrapper.ListAllowlist)
+	router.POST(options.BaseURL+"/v1/allowlist", wrapper.AddToAllowlist)
+	router.DELETE(options.BaseURL+"/v1/allowlist/:id", wrapper.RemoveFromAllowlist)
+	router.GET(options.BaseURL+"/v1/allowlist/:id", wrapper.GetFromAllowlist)
+	router.GET(options.BaseURL+"/v1/trust", wrapper.ListTrust)
+	router.POST(options.BaseURL+"/v1/trust", wrapper.AddTrust)
+	router.DELETE(options.BaseURL+"/v1/trust/:id", wrapper.RemoveTrust)
+	router.GET(options.BaseURL+"/v1/trust/:id", wrapper.GetTrust)
+	router.GET(options.BaseURL+"/v1/switches", wrapper.ListSwitches)
+	router.POST(options.BaseURL+"/v1/switches/:tier/close", wrapper.CloseSwitch)
+	router.POST(options.BaseURL+"/v1/switches/:tier/open", wrapper.OpenSwitch)
+	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit)
 	router.GET(options.BaseURL+"/v1/openapi.yaml", wrapper.GetOpenAPIYAML)
 	router.GET(options.BaseURL+"/v1/openapi.json", wrapper.GetOpenAPIJSON)
 }

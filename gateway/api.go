@@ -54,6 +54,8 @@ type APIDeps struct {
 	Control   ControlReader
 	Links     LinkReader
 	Submitter *Submitter
+	// ControlSubmitter takes writes to the control plane; nil: there are none here.
+	ControlSubmitter *ControlSubmitter
 
 	Clicks     ClickStats
 	ClicksAsOf ClickFreshness

@@ -33,6 +33,10 @@ func (a *api) GetRequest(c *gin.Context, key string, params GetRequestParams) {
 
 func (a *api) requestReport(owner, key string) (RequestReport, error) {
 	report := RequestReport{Key: key, State: RequestStateUnknown, AsOf: a.Freshness.AsOf()}
+	if stored := a.controlRequest(owner, key); stored != nil {
+		a.reportControl(&report, stored)
+		return report, nil
+	}
 	found, err := a.Links.Request(owner, key)
 	if err != nil {
 		return report, err
@@ -85,6 +89,9 @@ func batchState(rows []RequestRow) RequestState {
 // it: in another bucket, or for a batch. In its own bucket the writer judges. It is exact up to what this server has read.
 func (a *api) keyElsewhere(command *pb.LinkCommand) error {
 	request, bucket := command.GetRequest(), commands.BucketFor(command)
+	if a.controlRequest(request.GetOwner(), request.GetKey()) != nil {
+		return keyUsed()
+	}
 	found, err := a.Links.Request(request.GetOwner(), request.GetKey())
 	if err != nil {
 		return err
@@ -114,6 +121,9 @@ func (a *api) batchRepeated(d *draft) (bool, error) {
 	if !d.keyGiven {
 		return false, nil
 	}
+	if a.controlRequest(d.caller.GetOwner(), d.key) != nil {
+		return false, keyUsed()
+	}
 	single, err := a.Links.Request(d.caller.GetOwner(), d.key)
 	if err != nil {
 		return false, err
@@ -123,4 +133,23 @@ func (a *api) batchRepeated(d *draft) (bool, error) {
 	}
 	rows, err := a.Links.RequestRows(d.caller.GetOwner(), d.key)
 	return len(a.counting(rows)) > 0, err
+}
+
+// controlRequest returns a write to the control plane under this key, nil if there is none that counts.
+func (a *api) controlRequest(owner, key string) *commands.ControlRequest {
+	stored := a.Control.Current().Request(owner, key)
+	if stored == nil || !commands.KeyCounts(stored.GetTimeUs(), a.Now().UnixMicro()) {
+		return nil
+	}
+	return stored
+}
+
+// reportControl says what became of a write to the control plane.
+func (a *api) reportControl(report *RequestReport, stored *commands.ControlRequest) {
+	status, position := http.StatusOK, controlPosition(stored.Seq)
+	report.State, report.Status, report.Position = RequestStateSucceeded, &status, &position
+	if o := stored.GetOutcome(); o.GetError() != "" {
+		p := a.problem(commands.Refuse(o.GetError(), o.GetField(), o.GetDetail()))
+		report.State, report.Status, report.Error = RequestStateFailed, &p.Status, &p
+	}
 }

@@ -46,6 +46,8 @@ type apiRig struct {
 	control   *handler.Control
 	commands  *handler.Handler
 	submitter *Submitter
+	source    runner.Source
+	controls  *control.Store
 }
 
 func apiTestLogger() *slog.Logger {
@@ -78,9 +80,14 @@ func newAPIRig(t testing.TB) *apiRig {
 	r.control = r.commands.Control()
 	sender, err := log.NewAppender(eventlog.CommandsLink)
 	must(err)
+	controlSender, err := log.NewAppender(eventlog.CommandsControl)
+	must(err)
 	source, options := runner.FromLog(log), runner.PebbleOptions{FS: vfs.NewMem(), Logger: logger}
 	controls, err := control.Open(source, logger)
 	must(err)
+	r.source, r.controls = source, controls
+	submitter := NewControlSubmitter(controlSender)
+	controls.Watch(submitter.Committed)
 	r.submitter = NewSubmitter(sender, partitions)
 	byName, err := links.Open(links.Config{Dir: "links", Source: source, Pebble: options, Committed: r.submitter.Committed})
 	must(err)
@@ -107,11 +114,12 @@ func newAPIRig(t testing.TB) *apiRig {
 			<-done
 		}
 		sender.Close()
+		controlSender.Close()
 		_ = byName.Close()
 		_ = r.commands.Close()
 	})
 	r.settle(ctx, t)
-	r.deps = APIDeps{Logger: logger, Metrics: prometheus.NewRegistry(), Control: controls, Links: byName, Submitter: r.submitter,
+	r.deps = APIDeps{Logger: logger, Metrics: prometheus.NewRegistry(), Control: controls, Links: byName, Submitter: r.submitter, ControlSubmitter: submitter,
 		ControlAt: controls, LinksAt: byName, Freshness: fresh, Now: time.Now}
 	api, err := NewAPI(r.deps)
 	must(err)

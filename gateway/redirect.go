@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
 
@@ -34,6 +35,8 @@ type RedirectDeps struct {
 	Store    RedirectStore
 	Domains  RedirectDomains
 	Recorder *ClickRecorder
+	// Gate says who must not go where; nil: everybody may.
+	Gate *deny.Gate
 	// Complete says why what is not found may exist; nil: always complete.
 	Complete Complete
 	Clock    func() int64 // microseconds since 1970; default: the system's

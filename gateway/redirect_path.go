@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 
+	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/gateway/http1"
 	"github.com/hoplog/hoplog/readmodels"
@@ -20,6 +21,7 @@ type redirectVisit struct {
 	peer    netip.Addr // who connects
 	mayWait bool       // for the disk
 
+	lists     *commands.Lists // nil: none
 	namespace string
 	target    redirectTarget
 	code      []byte
@@ -34,9 +36,9 @@ type redirectVisit struct {
 // answer brings a visit to its reply. False: it would have had to wait, and must be tried again by somebody who may.
 func (r *Redirect) answer(v *redirectVisit) (done bool) {
 	v.nowUS = r.deps.Clock()
-	// Each step lets the visit pass, or says no and leaves the reply. Deny lists belong before find (code, client's network)
-	// and after it (the target's host); what a link's own policies decide, into decide.
-	if !r.admit(v) {
+	v.lists = r.deps.Gate.Lists()
+	// Each step lets the visit pass, or says no and leaves the reply. What a link's own policies decide belongs into decide.
+	if !r.admit(v) || r.denied(v) {
 		return true
 	}
 	switch r.find(v) {
@@ -90,6 +92,9 @@ func (r *Redirect) find(v *redirectVisit) redirectFind {
 	v.preview = false
 	if last := len(v.code) - 1; known && err == nil && v.entry == nil && last > 0 && v.code[last] == '+' {
 		v.preview, v.code = true, v.code[:last]
+		if r.denied(v) {
+			return redirectMissed
+		}
 		known, err = r.lookup(v)
 	}
 	switch {
@@ -107,12 +112,17 @@ func (r *Redirect) find(v *redirectVisit) redirectFind {
 }
 
 func (r *Redirect) lookup(v *redirectVisit) (known bool, err error) {
-	v.key = append(append(append(v.key[:0], v.namespace...), 0), v.code...) // events.AppendRouteKey
+	v.makeKey()
 	if v.entry, known = r.deps.Store.Cached(v.key); known || !v.mayWait {
 		return known, nil
 	}
 	v.entry, err = r.deps.Store.Lookup(v.key)
 	return true, err
+}
+
+// makeKey makes the route key of the namespace and code: events.AppendRouteKey.
+func (v *redirectVisit) makeKey() {
+	v.key = append(append(append(v.key[:0], v.namespace...), 0), v.code...)
 }
 
 // missing refuses a host or code that this node does not know.
@@ -127,8 +137,14 @@ func (r *Redirect) missing(v *redirectVisit) bool {
 // decide makes the reply to a visit of a link. True: it is a redirect.
 func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 	record := v.entry.Record
+	if r.deniedTarget(v) {
+		return false
+	}
 	if answer := readmodels.AnswerAt(record, v.nowUS); answer != readmodels.Serve {
 		return v.refuse(redirectStatusOf(answer))
+	}
+	if r.distrusted(v) {
+		return false
 	}
 	if v.preview {
 		return v.show(redirectPreview(v.code, record.GetTarget()))

@@ -1,6 +1,9 @@
 package projections
 
-import "github.com/hoplog/hoplog/schemas/pb"
+import (
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
 
 // EvolveRedirect folds one event into the record that redirect nodes serve from, in place. The zero record is a link that
 // does not exist yet. An event of the control stream changes nothing.
@@ -9,14 +12,17 @@ func EvolveRedirect(r *pb.Redirect, event *pb.Event) {
 	case *pb.Event_LinkCreated:
 		e := kind.LinkCreated
 		r.LinkId, r.Version = e.GetLink().GetLinkId(), 1
+		r.Owner = events.OwnerHash(e.GetLink().GetOwner())
 		setContent(r, e.GetContent())
 	case *pb.Event_LinkUpdated:
 		e := kind.LinkUpdated
 		r.Version = e.GetVersion()
+		r.Owner = events.OwnerHash(e.GetLink().GetOwner())
 		setContent(r, e.GetContent())
 	case *pb.Event_LinkStatusChanged:
 		e := kind.LinkStatusChanged
 		r.Version = e.GetVersion()
+		r.Owner = events.OwnerHash(e.GetLink().GetOwner())
 		setStatus(r, e)
 	}
 }

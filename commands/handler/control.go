@@ -198,8 +198,8 @@ func (o *controlOverlay) stamp(_ context.Context, r eventlog.Record, _ uint32, m
 	if refusal != nil {
 		return e, refusal.Decision, nil //nolint:nilerr // the decision says it
 	}
-	e.Actor = command.GetActor()
-	return e, func() commands.Decision { return commands.DecideControl(o.state, command) }, nil
+	e.Actor, e.Request = command.GetActor(), command.GetRequest()
+	return e, func() commands.Decision { return commands.DecideControl(o.state, command, e.Stamp.GetTimeUs()) }, nil
 }
 
 func (o *controlOverlay) apply(e *pb.Envelope) error {

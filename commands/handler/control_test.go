@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/schemas/pb"
@@ -64,5 +65,39 @@ func TestControlHasOneBucket(t *testing.T) {
 	}
 	if err := o.apply(&pb.Envelope{Bucket: bucket, Seq: 9}); err != nil || o.state != nil {
 		t.Errorf("the state moved to %v, %v", o.state, err)
+	}
+}
+
+// A control command with a request key is in its envelope, and a repeat meets the stored outcome.
+func TestControlKeepsRequestKeys(t *testing.T) {
+	now := time.Now()
+	send := func(o overlay, id byte, host string) *pb.Envelope {
+		t.Helper()
+		c := &pb.ControlCommand{SchemaVersion: 1, CommandId: append(make([]byte, 15), id), TimeUs: now.UnixMicro(), Actor: "key:a",
+			Kind: &pb.ControlCommand_AddListEntry{AddListEntry: &pb.ListEntry{List: pb.ListName_DENYLIST, Kind: pb.ListKind_LIST_HOST, Value: host}}}
+		c.Request = &pb.RequestRef{Owner: "ann", Key: "k", BodyHash: commands.ControlBodyHash(c)}
+		value, err := c.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := propose(t.Context(), o, eventlog.Record{Value: value, Time: now}, 0, nil, events.Head{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.apply(e); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	o := (&controlLedger{now: func() time.Time { return now }}).begin()
+	first := send(o, 1, "evil.example")
+	if first.GetRequest().GetKey() != "k" || len(first.GetEvents()) != 1 || first.GetOutcome().GetReplayed() {
+		t.Errorf("the first: %v", first)
+	}
+	if again := send(o, 2, "evil.example"); len(again.GetEvents()) != 0 || !again.GetOutcome().GetReplayed() {
+		t.Errorf("a repeat: %v", again)
+	}
+	if other := send(o, 3, "other.example"); other.GetOutcome().GetError() != "idempotency_key_reused" {
+		t.Errorf("another body: %v", other)
 	}
 }

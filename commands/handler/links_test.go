@@ -51,7 +51,7 @@ func knowing(t testing.TB, reserved []string) (c *commands.Control) {
 		{Kind: &pb.ControlCommand_AddPermutationKey{AddPermutationKey: &pb.PermutationKey{Version: 1, Key: make([]byte, 16)}}},
 		{Kind: &pb.ControlCommand_SetReservedWords{SetReservedWords: &pb.ReservedWords{Words: reserved}}},
 	} {
-		d := commands.DecideControl(c, command)
+		d := commands.DecideControl(c, command, 0)
 		if d.Outcome.GetError() != "" {
 			t.Fatal(d.Outcome)
 		}

@@ -62,6 +62,7 @@ type statusReport struct {
 	Writers     []writerStatus        `json:"writers,omitempty"`
 	Projections []projectionStatus    `json:"projections,omitempty"`
 	AsOf        *time.Time            `json:"as_of,omitempty"`
+	ListsAge    *float64              `json:"lists_age_seconds,omitempty"` // at most; missing before the first pulse
 	Clicks      *gateway.ClickStatus  `json:"clicks,omitempty"`
 	Sink        []sinkStatus          `json:"sink,omitempty"`
 	ClickHouse  *engineStatus         `json:"clickhouse,omitempty"`
@@ -110,6 +111,10 @@ func (n *node) status(ctx context.Context) statusReport {
 	if f := n.parts.freshness; f != nil && !f.AsOf().IsZero() {
 		asOf := f.AsOf()
 		r.AsOf = &asOf
+	}
+	if age, known := n.listsAge(); known {
+		seconds := age.Seconds()
+		r.ListsAge = &seconds
 	}
 	if n.parts.recorder != nil {
 		clicks := n.parts.recorder.Status()

@@ -35,10 +35,11 @@ var layers = []string{
 // (as far as layers allow), schemas and its generated code.
 var pure = []string{"schemas", "events", "commands", "projections", "readmodels"}
 
-// pureLibraries is what pure packages import from other modules: text, hashes and encodings.
+// pureLibraries is what pure packages import from other modules: text, hashes, encodings and tables.
 var pureLibraries = []string{
 	"github.com/cespare/xxhash/v2",
 	"github.com/dchest/siphash",
+	"github.com/gaissmai/bart",
 	"github.com/planetscale/vtprotobuf",
 	"golang.org/x/net/idna",
 	"golang.org/x/text",

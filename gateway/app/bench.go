@@ -47,7 +47,7 @@ func newBench() *cobra.Command {
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay(), newBenchMemory(), newBenchTakeover(), newBenchStart())
+	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay(), newBenchMemory(), newBenchTakeover(), newBenchStart(), newBenchBan())
 	return c
 }
 

@@ -23,11 +23,12 @@ import (
 
 // Names of the settings that more than one place needs.
 const (
-	setAdmin    = "admin"
-	setAdminKey = "admin-key"
-	setKafka    = "kafka"
-	setKey      = "key"
-	setServer   = "server"
+	setAdmin     = "admin"
+	setAdminKey  = "admin-key"
+	setDenyStale = "deny-stale"
+	setKafka     = "kafka"
+	setKey       = "key"
+	setServer    = "server"
 )
 
 // secrets are the settings whose values are never shown. But for the key of client commands they have no flag: a command
@@ -61,6 +62,7 @@ func processFlags(f *pflag.FlagSet) {
 	f.Int("trusted-hops", 0, "proxies in front whose forwarding header is believed")
 	f.String("trusted-header", "x-forwarded-for", "the header that these proxies write: x-forwarded-for or forwarded")
 	f.String("proxy-protocol", "", "networks, comma separated, whose connections begin with a PROXY header (version 1 or 2)")
+	f.Duration(setDenyStale, 5*time.Second, "age of the lists above which links of low trust answer 503")
 	f.Duration("gather", 700*time.Millisecond, "how long the click sink waits for company before an insert")
 }
 

@@ -35,6 +35,8 @@ var (
 
 	metricCache = prometheus.NewDesc("hoplog_redirect_cache_lookups_total", "Look-ups of the map in memory.", []string{"result"}, nil)
 	metricClick = prometheus.NewDesc("hoplog_clicks_total", "Clicks of this node.", []string{"state"}, nil)
+	metricDeny  = prometheus.NewDesc("hoplog_redirect_denied_total", "Visitors who were turned away by lists and switches.", []string{"answer"}, nil)
+	metricPulse = prometheus.NewDesc("hoplog_lists_age_seconds", "How old this node's lists can be at most.", nil, nil)
 	metricSink  = prometheus.NewDesc("hoplog_sink_clicks_total", "Clicks that the sink of a partition met, over all its writers.", []string{"partition", "state"}, nil)
 )
 
@@ -69,6 +71,14 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		s := store.CacheStats()
 		count(metricCache, s.Hits, "hit")
 		count(metricCache, s.Misses, "miss")
+	}
+	if gate := c.n.parts.gate; gate != nil {
+		for answer, n := range gate.Counts() {
+			count(metricDeny, n, answer)
+		}
+		if age, known := c.n.listsAge(); known {
+			gauge(metricPulse, age.Seconds())
+		}
 	}
 	if recorder := c.n.parts.recorder; recorder != nil {
 		s := recorder.Status()

@@ -57,6 +57,7 @@ type node struct {
 	// announce prints to the operator.
 	announce func(format string, args ...any)
 	firstKey string
+	began    time.Time
 
 	life   context.Context //nolint:containedctx // the process's own: it ends last, in run
 	end    context.CancelFunc
@@ -78,7 +79,7 @@ func newNode(c *cobra.Command, s settings, roles []string, dev bool) (*node, err
 	if _, err := s.topicPlan(0); err != nil {
 		return nil, err // before anything is started or written
 	}
-	n := &node{settings: s, roles: roles, dev: dev, logger: logger, health: newHealth(), registry: prometheus.NewRegistry(), failed: make(chan error, 8)}
+	n := &node{settings: s, roles: roles, dev: dev, logger: logger, health: newHealth(), registry: prometheus.NewRegistry(), failed: make(chan error, 8), began: time.Now()}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.announce = func(format string, args ...any) { fmt.Fprintf(c.OutOrStdout(), format+"\n", args...) }
 	logger.Info("hoplog starts", append([]any{"version", version, "roles", strings.Join(roles, ",")}, s.shown(c)...)...)
@@ -295,6 +296,9 @@ func (n *node) startControl(ctx context.Context) error {
 	store, err := control.Open(n.source, n.logger)
 	if err != nil {
 		return fmt.Errorf("opening control state: %w", err)
+	}
+	if !n.has(roleAPI) {
+		store.Lean()
 	}
 	n.control = store
 	looked := make(chan struct{})

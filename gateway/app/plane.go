@@ -10,12 +10,13 @@ import (
 
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/gateway/certificates"
+	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
 
 // servePlane opens the listeners of the redirects and serves them.
-func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, caughtUp *atomic.Bool) error {
-	deps := gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Logger: n.logger,
+func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, gate *deny.Gate, caughtUp *atomic.Bool) error {
+	deps := gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
 		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops")}
 	if err := n.trust(&deps); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/hoplog/hoplog/readmodels/clicks"
 	"github.com/hoplog/hoplog/readmodels/clicks/engine"
 	"github.com/hoplog/hoplog/readmodels/control"
+	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/links"
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
@@ -31,6 +32,8 @@ type parts struct {
 	engine    *engine.Child
 	freshness *gateway.Freshness
 	clicks    *clicks.Store
+	pulse     *control.Pulse
+	gate      *deny.Gate
 }
 
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
@@ -72,6 +75,7 @@ func (n *node) startCommands(context.Context) error {
 	n.parts.handler = h
 	n.onClose("command state", h.Close)
 	n.work("commands", h.Run)
+	n.work("pulse", h.Pulse)
 	b := &bootstrap{control: h.Control(), logger: n.logger, domain: domain, adminKey: n.GetString(setAdminKey), shown: n.showFirstKey}
 	n.work("bootstrap", func(ctx context.Context) error { b.run(ctx); return nil })
 	n.health.add(roleCommands, func() roleHealth { return n.commandsHealth(h) })
@@ -172,7 +176,11 @@ func (n *node) startRedirect(ctx context.Context) error {
 	}
 	n.parts.recorder = recorder
 	n.onStop("click recorder", recorder.Close)
-	if err := n.servePlane(store, recorder, caughtUp); err != nil {
+	gate, err := n.startGate()
+	if err != nil {
+		return err
+	}
+	if err := n.servePlane(store, recorder, gate, caughtUp); err != nil {
 		return err
 	}
 	n.health.add(roleRedirect, func() roleHealth { return n.redirectHealth(store, caughtUp) })
@@ -193,7 +201,7 @@ func (n *node) redirectHealth(store *redirects.Store, caughtUp *atomic.Bool) rol
 	case !caughtUp.Load():
 		return notReady("reading the log for the first time")
 	}
-	return ready
+	return n.listsHealth()
 }
 
 // redirectsComplete says why this node may not know a link or domain that exists.
@@ -244,6 +252,10 @@ func (n *node) startAPI(ctx context.Context) error {
 	if err := n.removeOutdated("owners", "links"); err != nil {
 		return err
 	}
+	controls, err := n.startControlSubmitter()
+	if err != nil {
+		return err
+	}
 	records, err := openStore(n, "links", func() (*links.Store, error) {
 		return links.Open(links.Config{Dir: n.dir("links"), Source: n.source, Pebble: n.pebble(), Committed: submitter.Committed})
 	})
@@ -256,7 +268,7 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.work("request sweeper", records.SweepRequests)
 	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records)
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
-	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Submitter: submitter,
+	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Submitter: submitter, ControlSubmitter: controls,
 		ControlAt: n.control, LinksAt: records, Freshness: n.parts.freshness, Now: time.Now,
 		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full}
 	if err := n.addStats(&deps); err != nil {

@@ -110,6 +110,9 @@ func (r statusReport) print(w io.Writer) error {
 	if r.AsOf != nil {
 		fmt.Fprintf(t, "read models\tas of %s\t(%s ago)\n", r.AsOf.Format(time.RFC3339), time.Since(*r.AsOf).Round(time.Millisecond))
 	}
+	if r.ListsAge != nil {
+		fmt.Fprintf(t, "lists and switches\tat most %.1f s old\n", *r.ListsAge)
+	}
 	for _, p := range r.Projections {
 		fmt.Fprintf(t, "projection %s\tat %v\tbehind %v\t%s\n", p.Projection, p.Positions, p.Lag, withError(fmt.Sprintf("%d folded, %d void", p.Applied, p.Voids), p.Error))
 	}

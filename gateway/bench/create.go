@@ -69,6 +69,7 @@ const (
 	floorRedirect = 2 // times nginx
 	floorReplay   = 400_000
 	floorMemory   = 600  // MiB, of everything but ClickHouse in one process, with a million links
+	floorBan      = 50   // ms
 	floorTakeover = 3    // seconds, with a session of 1 s; one and a half sessions, if that is more
 	floorReplayed = 0.01 // of the log, folded again at a start, also after a crash
 

@@ -37,6 +37,24 @@ func (e CodeMode) Valid() bool {
 	}
 }
 
+// Defines values for DenyReason.
+const (
+	DenyReasonAbuse DenyReason = "abuse"
+	DenyReasonLegal DenyReason = "legal"
+)
+
+// Valid indicates whether the value is a known member of the DenyReason enum.
+func (e DenyReason) Valid() bool {
+	switch e {
+	case DenyReasonAbuse:
+		return true
+	case DenyReasonLegal:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorCode.
 const (
 	ErrorCodeAnalyticsUnavailable ErrorCode = "analytics_unavailable"
@@ -238,6 +256,71 @@ func (e StatsInterval) Valid() bool {
 	}
 }
 
+// Defines values for TrustTier.
+const (
+	TrustTierHigh     TrustTier = "high"
+	TrustTierLow      TrustTier = "low"
+	TrustTierStandard TrustTier = "standard"
+)
+
+// Valid indicates whether the value is a known member of the TrustTier enum.
+func (e TrustTier) Valid() bool {
+	switch e {
+	case TrustTierHigh:
+		return true
+	case TrustTierLow:
+		return true
+	case TrustTierStandard:
+		return true
+	default:
+		return false
+	}
+}
+
+// AllowAdd defines model for AllowAdd.
+type AllowAdd struct {
+	// ExpiresAt The entry does not count from then on.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Kind      *string    `json:"kind,omitempty"`
+
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+
+	// Value The host, without port.
+	Value string `json:"value"`
+}
+
+// AuditEvent defines model for AuditEvent.
+type AuditEvent struct {
+	Actor     string     `json:"actor"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Id Of a list entry.
+	Id       *string `json:"id,omitempty"`
+	Kind     *string `json:"kind,omitempty"`
+	Note     string  `json:"note"`
+	Position string  `json:"position"`
+
+	// Reason Visitors see 403 for `abuse`, 451 for `legal`.
+	Reason *DenyReason `json:"reason,omitempty"`
+
+	// State Of a switch, what is wanted: `open` or `closed`.
+	State *string    `json:"state,omitempty"`
+	Tier  *TrustTier `json:"tier,omitempty"`
+	Time  time.Time  `json:"time"`
+
+	// Type Such as `denylist.added` or `switch.proposed`.
+	Type  string  `json:"type"`
+	Value *string `json:"value,omitempty"`
+}
+
+// AuditPage defines model for AuditPage.
+type AuditPage struct {
+	Events     []AuditEvent `json:"events"`
+	NextCursor *string      `json:"next_cursor"`
+	Position   string       `json:"position"`
+}
+
 // Ban defines model for Ban.
 type Ban struct {
 	// Legal The reason is a legal one. A reason that is "legal" or begins with "legal:" says so too.
@@ -269,6 +352,28 @@ type BatchResults struct {
 
 // CodeMode `sequential`: from a permuted counter; `random`: cannot be guessed from other codes.
 type CodeMode string
+
+// DenyAdd defines model for DenyAdd.
+type DenyAdd struct {
+	// ExpiresAt The entry does not count from then on.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Kind What the value is.
+	Kind string `json:"kind"`
+
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+
+	// Reason See DenyReason.
+	Reason *string `json:"reason,omitempty"`
+
+	// Value `code`: DOMAIN/CODE, or CODE on the default domain. `host`: the host of targets, whatever their port. `host_suffix`:
+	// that host and every host below it. `network`: of visitors, such as `192.0.2.0/24`; not wider than /8, or /16 of IPv6.
+	Value string `json:"value"`
+}
+
+// DenyReason Visitors see 403 for `abuse`, 451 for `legal`.
+type DenyReason string
 
 // ErrorCode defines model for ErrorCode.
 type ErrorCode string
@@ -438,6 +543,40 @@ type LinkUpdate struct {
 	Title  *string `json:"title,omitempty"`
 }
 
+// ListEntry defines model for ListEntry.
+type ListEntry struct {
+	// Active False once it expired, or was removed.
+	Active bool `json:"active"`
+
+	// Actor Who added it, such as `key:0f3a`.
+	Actor     string     `json:"actor"`
+	AddedAt   time.Time  `json:"added_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	Id        string     `json:"id"`
+	Kind      string     `json:"kind"`
+	List      string     `json:"list"`
+	Note      string     `json:"note"`
+
+	// Position Where that stands in the log.
+	Position string `json:"position"`
+
+	// Reason Visitors see 403 for `abuse`, 451 for `legal`.
+	Reason *DenyReason `json:"reason,omitempty"`
+	Tier   *TrustTier  `json:"tier,omitempty"`
+	Value  string      `json:"value"`
+}
+
+// ListPage defines model for ListPage.
+type ListPage struct {
+	Entries []ListEntry `json:"entries"`
+
+	// NextCursor For the next page; null on the last.
+	NextCursor *string `json:"next_cursor"`
+
+	// Position The page is of the control log up to here.
+	Position string `json:"position"`
+}
+
 // Problem defines model for Problem.
 type Problem struct {
 	Code   ErrorCode `json:"code"`
@@ -527,11 +666,76 @@ type StatusChange struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// Switch defines model for Switch.
+type Switch struct {
+	// Actors Who turned it last.
+	Actors    []string   `json:"actors"`
+	ChangedAt *time.Time `json:"changed_at"`
+	Note      string     `json:"note"`
+
+	// Pending A first confirmation that waits for the second; null when none does.
+	Pending *SwitchPending `json:"pending"`
+	State   string         `json:"state"`
+
+	// Summary In words, how it stands and what is missing.
+	Summary string    `json:"summary"`
+	Tier    TrustTier `json:"tier"`
+}
+
+// SwitchChange defines model for SwitchChange.
+type SwitchChange struct {
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+}
+
+// SwitchList defines model for SwitchList.
+type SwitchList struct {
+	Switches []Switch `json:"switches"`
+}
+
+// SwitchPending defines model for SwitchPending.
+type SwitchPending struct {
+	Actor string    `json:"actor"`
+	At    time.Time `json:"at"`
+	Note  string    `json:"note"`
+	State string    `json:"state"`
+	Until time.Time `json:"until"`
+}
+
+// TrustAdd defines model for TrustAdd.
+type TrustAdd struct {
+	// ExpiresAt The entry does not count from then on.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Kind      string     `json:"kind"`
+
+	// Note Kept in the history.
+	Note *string `json:"note,omitempty"`
+	Tier string  `json:"tier"`
+
+	// Value `owner`: its name. `code`: DOMAIN/CODE, or CODE on the default domain.
+	Value string `json:"value"`
+}
+
+// TrustTier defines model for TrustTier.
+type TrustTier string
+
+// ControlCursor defines model for ControlCursor.
+type ControlCursor = string
+
+// ControlLimit defines model for ControlLimit.
+type ControlLimit = int32
+
+// EntryID defines model for EntryID.
+type EntryID = string
+
 // LinkCode defines model for LinkCode.
 type LinkCode = string
 
 // LinkDomain defines model for LinkDomain.
 type LinkDomain = string
+
+// Note defines model for Note.
+type Note = string
 
 // ReadAt defines model for ReadAt.
 type ReadAt = string
@@ -544,6 +748,96 @@ type RequiredVersion = string
 
 // WriteAfter defines model for WriteAfter.
 type WriteAfter = string
+
+// ListAllowlistParams defines parameters for ListAllowlist.
+type ListAllowlistParams struct {
+	// Kind Only entries of this kind.
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Q A part of the value.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddToAllowlistParams defines parameters for AddToAllowlist.
+type AddToAllowlistParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RemoveFromAllowlistParams defines parameters for RemoveFromAllowlist.
+type RemoveFromAllowlistParams struct {
+	// Note Why; kept in the history.
+	Note *Note `form:"note,omitempty" json:"note,omitempty"`
+
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetFromAllowlistParams defines parameters for GetFromAllowlist.
+type GetFromAllowlistParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Of `denylist`, `allowlist`, `trust` or `switches`; all when left out.
+	Of *string `form:"of,omitempty" json:"of,omitempty"`
+
+	// Q A part of the value of list entries, or the tier of a switch.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// ListDenylistParams defines parameters for ListDenylist.
+type ListDenylistParams struct {
+	// Kind Only entries of this kind.
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Q A part of the value.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddToDenylistParams defines parameters for AddToDenylist.
+type AddToDenylistParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RemoveFromDenylistParams defines parameters for RemoveFromDenylist.
+type RemoveFromDenylistParams struct {
+	// Note Why; kept in the history.
+	Note *Note `form:"note,omitempty" json:"note,omitempty"`
+
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetFromDenylistParams defines parameters for GetFromDenylist.
+type GetFromDenylistParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
 
 // ListLinksParams defines parameters for ListLinks.
 type ListLinksParams struct {
@@ -697,6 +991,67 @@ type GetRequestParams struct {
 	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
 }
 
+// ListSwitchesParams defines parameters for ListSwitches.
+type ListSwitchesParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// CloseSwitchParams defines parameters for CloseSwitch.
+type CloseSwitchParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// OpenSwitchParams defines parameters for OpenSwitch.
+type OpenSwitchParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListTrustParams defines parameters for ListTrust.
+type ListTrustParams struct {
+	// Kind Only entries of this kind.
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Q A part of the value.
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddTrustParams defines parameters for AddTrust.
+type AddTrustParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RemoveTrustParams defines parameters for RemoveTrust.
+type RemoveTrustParams struct {
+	// Note Why; kept in the history.
+	Note *Note `form:"note,omitempty" json:"note,omitempty"`
+
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetTrustParams defines parameters for GetTrust.
+type GetTrustParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// AddToAllowlistJSONRequestBody defines body for AddToAllowlist for application/json ContentType.
+type AddToAllowlistJSONRequestBody = AllowAdd
+
+// AddToDenylistJSONRequestBody defines body for AddToDenylist for application/json ContentType.
+type AddToDenylistJSONRequestBody = DenyAdd
+
 // CreateLinkJSONRequestBody defines body for CreateLink for application/json ContentType.
 type CreateLinkJSONRequestBody = LinkCreate
 
@@ -717,6 +1072,15 @@ type UnbanLinkJSONRequestBody = StatusChange
 
 // CreateLinksJSONRequestBody defines body for CreateLinks for application/json ContentType.
 type CreateLinksJSONRequestBody = LinkBatch
+
+// CloseSwitchJSONRequestBody defines body for CloseSwitch for application/json ContentType.
+type CloseSwitchJSONRequestBody = SwitchChange
+
+// OpenSwitchJSONRequestBody defines body for OpenSwitch for application/json ContentType.
+type OpenSwitchJSONRequestBody = SwitchChange
+
+// AddTrustJSONRequestBody defines body for AddTrust for application/json ContentType.
+type AddTrustJSONRequestBody = TrustAdd
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -791,6 +1155,85 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 
 // The interface specification for the client above.
 type ClientInterface interface {
+
+	// ListAllowlist Hosts that broader denials do not concern
+	//
+	// Corresponds with GET /v1/allowlist (the `ListAllowlist` operationId).
+	ListAllowlist(ctx context.Context, params *ListAllowlistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddToAllowlistWithBody Take one host out of denials that are broader than a host
+	//
+	// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+	// that very host, of a code, or of a network of visitors.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+	AddToAllowlistWithBody(ctx context.Context, params *AddToAllowlistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddToAllowlist Take one host out of denials that are broader than a host
+	//
+	// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+	// that very host, of a code, or of a network of visitors.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+	AddToAllowlist(ctx context.Context, params *AddToAllowlistParams, body AddToAllowlistJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RemoveFromAllowlist Remove an entry from the allowlist
+	//
+	// Corresponds with DELETE /v1/allowlist/{id} (the `RemoveFromAllowlist` operationId).
+	RemoveFromAllowlist(ctx context.Context, id EntryID, params *RemoveFromAllowlistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetFromAllowlist An entry of the allowlist
+	//
+	// Corresponds with GET /v1/allowlist/{id} (the `GetFromAllowlist` operationId).
+	GetFromAllowlist(ctx context.Context, id EntryID, params *GetFromAllowlistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListAudit What happened to lists and switches, newest first
+	//
+	// Of the newest 65,536 changes; the log has all.
+	//
+	// Corresponds with GET /v1/audit (the `ListAudit` operationId).
+	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDenylist What visitors must not reach
+	//
+	// For admin keys, as all of the control plane.
+	//
+	// Corresponds with GET /v1/denylist (the `ListDenylist` operationId).
+	ListDenylist(ctx context.Context, params *ListDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddToDenylistWithBody Deny a code, a target host, hosts below one, or a network of visitors
+	//
+	// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+	// same kind and value is replaced.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+	AddToDenylistWithBody(ctx context.Context, params *AddToDenylistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddToDenylist Deny a code, a target host, hosts below one, or a network of visitors
+	//
+	// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+	// same kind and value is replaced.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+	AddToDenylist(ctx context.Context, params *AddToDenylistParams, body AddToDenylistJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RemoveFromDenylist Remove an entry from the denylist
+	//
+	// Corresponds with DELETE /v1/denylist/{id} (the `RemoveFromDenylist` operationId).
+	RemoveFromDenylist(ctx context.Context, id EntryID, params *RemoveFromDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetFromDenylist An entry of the denylist
+	//
+	// Corresponds with GET /v1/denylist/{id} (the `GetFromDenylist` operationId).
+	GetFromDenylist(ctx context.Context, id EntryID, params *GetFromDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListLinks Your own links
 	//
@@ -951,6 +1394,273 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/requests/{key} (the `GetRequest` operationId).
 	GetRequest(ctx context.Context, key string, params *GetRequestParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSwitches The emergency switches, one a tier
+	//
+	// Corresponds with GET /v1/switches (the `ListSwitches` operationId).
+	ListSwitches(ctx context.Context, params *ListSwitchesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CloseSwitchWithBody Confirm that a tier is to be closed
+	//
+	// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+	// close what is closed while it is to be opened withdraws that, and the other way round.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+	CloseSwitchWithBody(ctx context.Context, tier string, params *CloseSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CloseSwitch Confirm that a tier is to be closed
+	//
+	// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+	// close what is closed while it is to be opened withdraws that, and the other way round.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+	CloseSwitch(ctx context.Context, tier string, params *CloseSwitchParams, body CloseSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// OpenSwitchWithBody Confirm that a closed tier is to be opened
+	//
+	// It takes two different admin keys too.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+	OpenSwitchWithBody(ctx context.Context, tier string, params *OpenSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// OpenSwitch Confirm that a closed tier is to be opened
+	//
+	// It takes two different admin keys too.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+	OpenSwitch(ctx context.Context, tier string, params *OpenSwitchParams, body OpenSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListTrust Trust in owners and in single links
+	//
+	// Corresponds with GET /v1/trust (the `ListTrust` operationId).
+	ListTrust(ctx context.Context, params *ListTrustParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddTrustWithBody Say how far an owner, or a link, is trusted
+	//
+	// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+	// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+	AddTrustWithBody(ctx context.Context, params *AddTrustParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddTrust Say how far an owner, or a link, is trusted
+	//
+	// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+	// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+	AddTrust(ctx context.Context, params *AddTrustParams, body AddTrustJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RemoveTrust Take back what was said of an owner or a link
+	//
+	// Corresponds with DELETE /v1/trust/{id} (the `RemoveTrust` operationId).
+	RemoveTrust(ctx context.Context, id EntryID, params *RemoveTrustParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTrust What was said of an owner or a link
+	//
+	// Corresponds with GET /v1/trust/{id} (the `GetTrust` operationId).
+	GetTrust(ctx context.Context, id EntryID, params *GetTrustParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// ListAllowlist Hosts that broader denials do not concern
+//
+// Corresponds with GET /v1/allowlist (the `ListAllowlist` operationId).
+func (c *Client) ListAllowlist(ctx context.Context, params *ListAllowlistParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAllowlistRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddToAllowlistWithBody Take one host out of denials that are broader than a host
+//
+// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+// that very host, of a code, or of a network of visitors.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+func (c *Client) AddToAllowlistWithBody(ctx context.Context, params *AddToAllowlistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddToAllowlistRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddToAllowlist Take one host out of denials that are broader than a host
+//
+// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+// that very host, of a code, or of a network of visitors.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+func (c *Client) AddToAllowlist(ctx context.Context, params *AddToAllowlistParams, body AddToAllowlistJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddToAllowlistRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RemoveFromAllowlist Remove an entry from the allowlist
+//
+// Corresponds with DELETE /v1/allowlist/{id} (the `RemoveFromAllowlist` operationId).
+func (c *Client) RemoveFromAllowlist(ctx context.Context, id EntryID, params *RemoveFromAllowlistParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveFromAllowlistRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetFromAllowlist An entry of the allowlist
+//
+// Corresponds with GET /v1/allowlist/{id} (the `GetFromAllowlist` operationId).
+func (c *Client) GetFromAllowlist(ctx context.Context, id EntryID, params *GetFromAllowlistParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetFromAllowlistRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAudit What happened to lists and switches, newest first
+//
+// Of the newest 65,536 changes; the log has all.
+//
+// Corresponds with GET /v1/audit (the `ListAudit` operationId).
+func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAuditRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDenylist What visitors must not reach
+//
+// For admin keys, as all of the control plane.
+//
+// Corresponds with GET /v1/denylist (the `ListDenylist` operationId).
+func (c *Client) ListDenylist(ctx context.Context, params *ListDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDenylistRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddToDenylistWithBody Deny a code, a target host, hosts below one, or a network of visitors
+//
+// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+// same kind and value is replaced.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+func (c *Client) AddToDenylistWithBody(ctx context.Context, params *AddToDenylistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddToDenylistRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddToDenylist Deny a code, a target host, hosts below one, or a network of visitors
+//
+// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+// same kind and value is replaced.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+func (c *Client) AddToDenylist(ctx context.Context, params *AddToDenylistParams, body AddToDenylistJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddToDenylistRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RemoveFromDenylist Remove an entry from the denylist
+//
+// Corresponds with DELETE /v1/denylist/{id} (the `RemoveFromDenylist` operationId).
+func (c *Client) RemoveFromDenylist(ctx context.Context, id EntryID, params *RemoveFromDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveFromDenylistRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetFromDenylist An entry of the denylist
+//
+// Corresponds with GET /v1/denylist/{id} (the `GetFromDenylist` operationId).
+func (c *Client) GetFromDenylist(ctx context.Context, id EntryID, params *GetFromDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetFromDenylistRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // ListLinks Your own links
@@ -1331,6 +2041,859 @@ func (c *Client) GetRequest(ctx context.Context, key string, params *GetRequestP
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// ListSwitches The emergency switches, one a tier
+//
+// Corresponds with GET /v1/switches (the `ListSwitches` operationId).
+func (c *Client) ListSwitches(ctx context.Context, params *ListSwitchesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSwitchesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CloseSwitchWithBody Confirm that a tier is to be closed
+//
+// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+// close what is closed while it is to be opened withdraws that, and the other way round.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+func (c *Client) CloseSwitchWithBody(ctx context.Context, tier string, params *CloseSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCloseSwitchRequestWithBody(c.Server, tier, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CloseSwitch Confirm that a tier is to be closed
+//
+// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+// close what is closed while it is to be opened withdraws that, and the other way round.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+func (c *Client) CloseSwitch(ctx context.Context, tier string, params *CloseSwitchParams, body CloseSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCloseSwitchRequest(c.Server, tier, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// OpenSwitchWithBody Confirm that a closed tier is to be opened
+//
+// It takes two different admin keys too.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+func (c *Client) OpenSwitchWithBody(ctx context.Context, tier string, params *OpenSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenSwitchRequestWithBody(c.Server, tier, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// OpenSwitch Confirm that a closed tier is to be opened
+//
+// It takes two different admin keys too.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+func (c *Client) OpenSwitch(ctx context.Context, tier string, params *OpenSwitchParams, body OpenSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenSwitchRequest(c.Server, tier, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListTrust Trust in owners and in single links
+//
+// Corresponds with GET /v1/trust (the `ListTrust` operationId).
+func (c *Client) ListTrust(ctx context.Context, params *ListTrustParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTrustRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddTrustWithBody Say how far an owner, or a link, is trusted
+//
+// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+func (c *Client) AddTrustWithBody(ctx context.Context, params *AddTrustParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddTrustRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddTrust Say how far an owner, or a link, is trusted
+//
+// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+func (c *Client) AddTrust(ctx context.Context, params *AddTrustParams, body AddTrustJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddTrustRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RemoveTrust Take back what was said of an owner or a link
+//
+// Corresponds with DELETE /v1/trust/{id} (the `RemoveTrust` operationId).
+func (c *Client) RemoveTrust(ctx context.Context, id EntryID, params *RemoveTrustParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveTrustRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTrust What was said of an owner or a link
+//
+// Corresponds with GET /v1/trust/{id} (the `GetTrust` operationId).
+func (c *Client) GetTrust(ctx context.Context, id EntryID, params *GetTrustParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTrustRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NewListAllowlistRequest constructs an http.Request for the ListAllowlist method
+func NewListAllowlistRequest(server string, params *ListAllowlistParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/allowlist")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewAddToAllowlistRequest calls the generic AddToAllowlist builder with application/json body
+func NewAddToAllowlistRequest(server string, params *AddToAllowlistParams, body AddToAllowlistJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAddToAllowlistRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewAddToAllowlistRequestWithBody constructs an http.Request for the AddToAllowlist method, with any body, and a specified content type
+func NewAddToAllowlistRequestWithBody(server string, params *AddToAllowlistParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/allowlist")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRemoveFromAllowlistRequest constructs an http.Request for the RemoveFromAllowlist method
+func NewRemoveFromAllowlistRequest(server string, id EntryID, params *RemoveFromAllowlistParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/allowlist/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Note != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "note", *params.Note, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetFromAllowlistRequest constructs an http.Request for the GetFromAllowlist method
+func NewGetFromAllowlistRequest(server string, id EntryID, params *GetFromAllowlistParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/allowlist/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListAuditRequest constructs an http.Request for the ListAudit method
+func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/audit")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Of != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "of", *params.Of, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListDenylistRequest constructs an http.Request for the ListDenylist method
+func NewListDenylistRequest(server string, params *ListDenylistParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/denylist")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewAddToDenylistRequest calls the generic AddToDenylist builder with application/json body
+func NewAddToDenylistRequest(server string, params *AddToDenylistParams, body AddToDenylistJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAddToDenylistRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewAddToDenylistRequestWithBody constructs an http.Request for the AddToDenylist method, with any body, and a specified content type
+func NewAddToDenylistRequestWithBody(server string, params *AddToDenylistParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/denylist")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRemoveFromDenylistRequest constructs an http.Request for the RemoveFromDenylist method
+func NewRemoveFromDenylistRequest(server string, id EntryID, params *RemoveFromDenylistParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/denylist/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Note != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "note", *params.Note, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetFromDenylistRequest constructs an http.Request for the GetFromDenylist method
+func NewGetFromDenylistRequest(server string, id EntryID, params *GetFromDenylistParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/denylist/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
 }
 
 // NewListLinksRequest constructs an http.Request for the ListLinks method
@@ -2524,6 +4087,457 @@ func NewGetRequestRequest(server string, key string, params *GetRequestParams) (
 	return req, nil
 }
 
+// NewListSwitchesRequest constructs an http.Request for the ListSwitches method
+func NewListSwitchesRequest(server string, params *ListSwitchesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/switches")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCloseSwitchRequest calls the generic CloseSwitch builder with application/json body
+func NewCloseSwitchRequest(server string, tier string, params *CloseSwitchParams, body CloseSwitchJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCloseSwitchRequestWithBody(server, tier, params, "application/json", bodyReader)
+}
+
+// NewCloseSwitchRequestWithBody constructs an http.Request for the CloseSwitch method, with any body, and a specified content type
+func NewCloseSwitchRequestWithBody(server string, tier string, params *CloseSwitchParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "tier", tier, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/switches/%s/close", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewOpenSwitchRequest calls the generic OpenSwitch builder with application/json body
+func NewOpenSwitchRequest(server string, tier string, params *OpenSwitchParams, body OpenSwitchJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewOpenSwitchRequestWithBody(server, tier, params, "application/json", bodyReader)
+}
+
+// NewOpenSwitchRequestWithBody constructs an http.Request for the OpenSwitch method, with any body, and a specified content type
+func NewOpenSwitchRequestWithBody(server string, tier string, params *OpenSwitchParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "tier", tier, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/switches/%s/open", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListTrustRequest constructs an http.Request for the ListTrust method
+func NewListTrustRequest(server string, params *ListTrustParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/trust")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewAddTrustRequest calls the generic AddTrust builder with application/json body
+func NewAddTrustRequest(server string, params *AddTrustParams, body AddTrustJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAddTrustRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewAddTrustRequestWithBody constructs an http.Request for the AddTrust method, with any body, and a specified content type
+func NewAddTrustRequestWithBody(server string, params *AddTrustParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/trust")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRemoveTrustRequest constructs an http.Request for the RemoveTrust method
+func NewRemoveTrustRequest(server string, id EntryID, params *RemoveTrustParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/trust/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Note != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "note", *params.Note, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetTrustRequest constructs an http.Request for the GetTrust method
+func NewGetTrustRequest(server string, id EntryID, params *GetTrustParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/trust/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -2567,6 +4581,99 @@ func WithBaseURL(baseURL string) ClientOption {
 
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
+
+	// ListAllowlistWithResponse Hosts that broader denials do not concern
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/allowlist (the `ListAllowlist` operationId).
+	ListAllowlistWithResponse(ctx context.Context, params *ListAllowlistParams, reqEditors ...RequestEditorFn) (*ListAllowlistResponse, error)
+
+	// AddToAllowlistWithBodyWithResponse Take one host out of denials that are broader than a host
+	//
+	// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+	// that very host, of a code, or of a network of visitors.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+	AddToAllowlistWithBodyWithResponse(ctx context.Context, params *AddToAllowlistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddToAllowlistResponse, error)
+
+	// AddToAllowlistWithResponse Take one host out of denials that are broader than a host
+	//
+	// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+	// that very host, of a code, or of a network of visitors.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+	AddToAllowlistWithResponse(ctx context.Context, params *AddToAllowlistParams, body AddToAllowlistJSONRequestBody, reqEditors ...RequestEditorFn) (*AddToAllowlistResponse, error)
+
+	// RemoveFromAllowlistWithResponse Remove an entry from the allowlist
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/allowlist/{id} (the `RemoveFromAllowlist` operationId).
+	RemoveFromAllowlistWithResponse(ctx context.Context, id EntryID, params *RemoveFromAllowlistParams, reqEditors ...RequestEditorFn) (*RemoveFromAllowlistResponse, error)
+
+	// GetFromAllowlistWithResponse An entry of the allowlist
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/allowlist/{id} (the `GetFromAllowlist` operationId).
+	GetFromAllowlistWithResponse(ctx context.Context, id EntryID, params *GetFromAllowlistParams, reqEditors ...RequestEditorFn) (*GetFromAllowlistResponse, error)
+
+	// ListAuditWithResponse What happened to lists and switches, newest first
+	//
+	// Of the newest 65,536 changes; the log has all.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/audit (the `ListAudit` operationId).
+	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error)
+
+	// ListDenylistWithResponse What visitors must not reach
+	//
+	// For admin keys, as all of the control plane.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/denylist (the `ListDenylist` operationId).
+	ListDenylistWithResponse(ctx context.Context, params *ListDenylistParams, reqEditors ...RequestEditorFn) (*ListDenylistResponse, error)
+
+	// AddToDenylistWithBodyWithResponse Deny a code, a target host, hosts below one, or a network of visitors
+	//
+	// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+	// same kind and value is replaced.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+	AddToDenylistWithBodyWithResponse(ctx context.Context, params *AddToDenylistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddToDenylistResponse, error)
+
+	// AddToDenylistWithResponse Deny a code, a target host, hosts below one, or a network of visitors
+	//
+	// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+	// same kind and value is replaced.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+	AddToDenylistWithResponse(ctx context.Context, params *AddToDenylistParams, body AddToDenylistJSONRequestBody, reqEditors ...RequestEditorFn) (*AddToDenylistResponse, error)
+
+	// RemoveFromDenylistWithResponse Remove an entry from the denylist
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/denylist/{id} (the `RemoveFromDenylist` operationId).
+	RemoveFromDenylistWithResponse(ctx context.Context, id EntryID, params *RemoveFromDenylistParams, reqEditors ...RequestEditorFn) (*RemoveFromDenylistResponse, error)
+
+	// GetFromDenylistWithResponse An entry of the denylist
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/denylist/{id} (the `GetFromDenylist` operationId).
+	GetFromDenylistWithResponse(ctx context.Context, id EntryID, params *GetFromDenylistParams, reqEditors ...RequestEditorFn) (*GetFromDenylistResponse, error)
 
 	// ListLinksWithResponse Your own links
 	//
@@ -2743,6 +4850,655 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/requests/{key} (the `GetRequest` operationId).
 	GetRequestWithResponse(ctx context.Context, key string, params *GetRequestParams, reqEditors ...RequestEditorFn) (*GetRequestResponse, error)
+
+	// ListSwitchesWithResponse The emergency switches, one a tier
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/switches (the `ListSwitches` operationId).
+	ListSwitchesWithResponse(ctx context.Context, params *ListSwitchesParams, reqEditors ...RequestEditorFn) (*ListSwitchesResponse, error)
+
+	// CloseSwitchWithBodyWithResponse Confirm that a tier is to be closed
+	//
+	// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+	// close what is closed while it is to be opened withdraws that, and the other way round.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+	CloseSwitchWithBodyWithResponse(ctx context.Context, tier string, params *CloseSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CloseSwitchResponse, error)
+
+	// CloseSwitchWithResponse Confirm that a tier is to be closed
+	//
+	// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+	// close what is closed while it is to be opened withdraws that, and the other way round.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+	CloseSwitchWithResponse(ctx context.Context, tier string, params *CloseSwitchParams, body CloseSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*CloseSwitchResponse, error)
+
+	// OpenSwitchWithBodyWithResponse Confirm that a closed tier is to be opened
+	//
+	// It takes two different admin keys too.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+	OpenSwitchWithBodyWithResponse(ctx context.Context, tier string, params *OpenSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*OpenSwitchResponse, error)
+
+	// OpenSwitchWithResponse Confirm that a closed tier is to be opened
+	//
+	// It takes two different admin keys too.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+	OpenSwitchWithResponse(ctx context.Context, tier string, params *OpenSwitchParams, body OpenSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*OpenSwitchResponse, error)
+
+	// ListTrustWithResponse Trust in owners and in single links
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/trust (the `ListTrust` operationId).
+	ListTrustWithResponse(ctx context.Context, params *ListTrustParams, reqEditors ...RequestEditorFn) (*ListTrustResponse, error)
+
+	// AddTrustWithBodyWithResponse Say how far an owner, or a link, is trusted
+	//
+	// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+	// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+	AddTrustWithBodyWithResponse(ctx context.Context, params *AddTrustParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddTrustResponse, error)
+
+	// AddTrustWithResponse Say how far an owner, or a link, is trusted
+	//
+	// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+	// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+	AddTrustWithResponse(ctx context.Context, params *AddTrustParams, body AddTrustJSONRequestBody, reqEditors ...RequestEditorFn) (*AddTrustResponse, error)
+
+	// RemoveTrustWithResponse Take back what was said of an owner or a link
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/trust/{id} (the `RemoveTrust` operationId).
+	RemoveTrustWithResponse(ctx context.Context, id EntryID, params *RemoveTrustParams, reqEditors ...RequestEditorFn) (*RemoveTrustResponse, error)
+
+	// GetTrustWithResponse What was said of an owner or a link
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/trust/{id} (the `GetTrust` operationId).
+	GetTrustWithResponse(ctx context.Context, id EntryID, params *GetTrustParams, reqEditors ...RequestEditorFn) (*GetTrustResponse, error)
+}
+
+// ListAllowlistResponseDefaultHeaders the declared response headers of an HTTP default response for ListAllowlist
+type ListAllowlistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type ListAllowlistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListPage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListAllowlistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAllowlistResponse) GetJSON200() *ListPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAllowlistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAllowlistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAllowlistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAllowlistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAllowlistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AddToAllowlistResponse200Headers the declared response headers of an HTTP 200 response for AddToAllowlist
+type AddToAllowlistResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// AddToAllowlistResponse201Headers the declared response headers of an HTTP 201 response for AddToAllowlist
+type AddToAllowlistResponse201Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// AddToAllowlistResponseDefaultHeaders the declared response headers of an HTTP default response for AddToAllowlist
+type AddToAllowlistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type AddToAllowlistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AddToAllowlistResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *AddToAllowlistResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *AddToAllowlistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AddToAllowlistResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AddToAllowlistResponse) GetJSON201() *ListEntry {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AddToAllowlistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AddToAllowlistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AddToAllowlistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AddToAllowlistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AddToAllowlistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RemoveFromAllowlistResponse200Headers the declared response headers of an HTTP 200 response for RemoveFromAllowlist
+type RemoveFromAllowlistResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// RemoveFromAllowlistResponseDefaultHeaders the declared response headers of an HTTP default response for RemoveFromAllowlist
+type RemoveFromAllowlistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type RemoveFromAllowlistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RemoveFromAllowlistResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RemoveFromAllowlistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RemoveFromAllowlistResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RemoveFromAllowlistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RemoveFromAllowlistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RemoveFromAllowlistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RemoveFromAllowlistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RemoveFromAllowlistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetFromAllowlistResponseDefaultHeaders the declared response headers of an HTTP default response for GetFromAllowlist
+type GetFromAllowlistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type GetFromAllowlistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetFromAllowlistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetFromAllowlistResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetFromAllowlistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetFromAllowlistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetFromAllowlistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetFromAllowlistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetFromAllowlistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListAuditResponseDefaultHeaders the declared response headers of an HTTP default response for ListAudit
+type ListAuditResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type ListAuditResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditPage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListAuditResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAuditResponse) GetJSON200() *AuditPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAuditResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAuditResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAuditResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAuditResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDenylistResponseDefaultHeaders the declared response headers of an HTTP default response for ListDenylist
+type ListDenylistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type ListDenylistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListPage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDenylistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDenylistResponse) GetJSON200() *ListPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDenylistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDenylistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDenylistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDenylistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDenylistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AddToDenylistResponse200Headers the declared response headers of an HTTP 200 response for AddToDenylist
+type AddToDenylistResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// AddToDenylistResponse201Headers the declared response headers of an HTTP 201 response for AddToDenylist
+type AddToDenylistResponse201Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// AddToDenylistResponseDefaultHeaders the declared response headers of an HTTP default response for AddToDenylist
+type AddToDenylistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type AddToDenylistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AddToDenylistResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *AddToDenylistResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *AddToDenylistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AddToDenylistResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AddToDenylistResponse) GetJSON201() *ListEntry {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AddToDenylistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AddToDenylistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AddToDenylistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AddToDenylistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AddToDenylistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RemoveFromDenylistResponse200Headers the declared response headers of an HTTP 200 response for RemoveFromDenylist
+type RemoveFromDenylistResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// RemoveFromDenylistResponseDefaultHeaders the declared response headers of an HTTP default response for RemoveFromDenylist
+type RemoveFromDenylistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type RemoveFromDenylistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RemoveFromDenylistResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RemoveFromDenylistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RemoveFromDenylistResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RemoveFromDenylistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RemoveFromDenylistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RemoveFromDenylistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RemoveFromDenylistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RemoveFromDenylistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetFromDenylistResponseDefaultHeaders the declared response headers of an HTTP default response for GetFromDenylist
+type GetFromDenylistResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type GetFromDenylistResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetFromDenylistResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetFromDenylistResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetFromDenylistResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetFromDenylistResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetFromDenylistResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetFromDenylistResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetFromDenylistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 // ListLinksResponseDefaultHeaders the declared response headers of an HTTP default response for ListLinks
@@ -3658,6 +6414,602 @@ func (r GetRequestResponse) ContentType() string {
 	return ""
 }
 
+// ListSwitchesResponseDefaultHeaders the declared response headers of an HTTP default response for ListSwitches
+type ListSwitchesResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type ListSwitchesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SwitchList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListSwitchesResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSwitchesResponse) GetJSON200() *SwitchList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSwitchesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSwitchesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSwitchesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSwitchesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSwitchesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CloseSwitchResponse200Headers the declared response headers of an HTTP 200 response for CloseSwitch
+type CloseSwitchResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// CloseSwitchResponseDefaultHeaders the declared response headers of an HTTP default response for CloseSwitch
+type CloseSwitchResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type CloseSwitchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Switch
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CloseSwitchResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *CloseSwitchResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CloseSwitchResponse) GetJSON200() *Switch {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CloseSwitchResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CloseSwitchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CloseSwitchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CloseSwitchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CloseSwitchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// OpenSwitchResponse200Headers the declared response headers of an HTTP 200 response for OpenSwitch
+type OpenSwitchResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// OpenSwitchResponseDefaultHeaders the declared response headers of an HTTP default response for OpenSwitch
+type OpenSwitchResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type OpenSwitchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Switch
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *OpenSwitchResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *OpenSwitchResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r OpenSwitchResponse) GetJSON200() *Switch {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r OpenSwitchResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r OpenSwitchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r OpenSwitchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r OpenSwitchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r OpenSwitchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListTrustResponseDefaultHeaders the declared response headers of an HTTP default response for ListTrust
+type ListTrustResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type ListTrustResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListPage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListTrustResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTrustResponse) GetJSON200() *ListPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTrustResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTrustResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTrustResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTrustResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTrustResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AddTrustResponse200Headers the declared response headers of an HTTP 200 response for AddTrust
+type AddTrustResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// AddTrustResponse201Headers the declared response headers of an HTTP 201 response for AddTrust
+type AddTrustResponse201Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// AddTrustResponseDefaultHeaders the declared response headers of an HTTP default response for AddTrust
+type AddTrustResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type AddTrustResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AddTrustResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *AddTrustResponse201Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *AddTrustResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AddTrustResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AddTrustResponse) GetJSON201() *ListEntry {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AddTrustResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AddTrustResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AddTrustResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AddTrustResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AddTrustResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RemoveTrustResponse200Headers the declared response headers of an HTTP 200 response for RemoveTrust
+type RemoveTrustResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// RemoveTrustResponseDefaultHeaders the declared response headers of an HTTP default response for RemoveTrust
+type RemoveTrustResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type RemoveTrustResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RemoveTrustResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *RemoveTrustResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RemoveTrustResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RemoveTrustResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RemoveTrustResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RemoveTrustResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RemoveTrustResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RemoveTrustResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetTrustResponseDefaultHeaders the declared response headers of an HTTP default response for GetTrust
+type GetTrustResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type GetTrustResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEntry
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetTrustResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTrustResponse) GetJSON200() *ListEntry {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTrustResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTrustResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTrustResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTrustResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTrustResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListAllowlistWithResponse Hosts that broader denials do not concern
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/allowlist (the `ListAllowlist` operationId).
+func (c *ClientWithResponses) ListAllowlistWithResponse(ctx context.Context, params *ListAllowlistParams, reqEditors ...RequestEditorFn) (*ListAllowlistResponse, error) {
+	rsp, err := c.ListAllowlist(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAllowlistResponse(rsp)
+}
+
+// AddToAllowlistWithBodyWithResponse Take one host out of denials that are broader than a host
+//
+// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+// that very host, of a code, or of a network of visitors.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+func (c *ClientWithResponses) AddToAllowlistWithBodyWithResponse(ctx context.Context, params *AddToAllowlistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddToAllowlistResponse, error) {
+	rsp, err := c.AddToAllowlistWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddToAllowlistResponse(rsp)
+}
+
+// AddToAllowlistWithResponse Take one host out of denials that are broader than a host
+//
+// `good.evil.example` may be linked and visited though `evil.example` is denied as a suffix. It is no answer to a denial of
+// that very host, of a code, or of a network of visitors.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/allowlist (the `AddToAllowlist` operationId).
+func (c *ClientWithResponses) AddToAllowlistWithResponse(ctx context.Context, params *AddToAllowlistParams, body AddToAllowlistJSONRequestBody, reqEditors ...RequestEditorFn) (*AddToAllowlistResponse, error) {
+	rsp, err := c.AddToAllowlist(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddToAllowlistResponse(rsp)
+}
+
+// RemoveFromAllowlistWithResponse Remove an entry from the allowlist
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/allowlist/{id} (the `RemoveFromAllowlist` operationId).
+func (c *ClientWithResponses) RemoveFromAllowlistWithResponse(ctx context.Context, id EntryID, params *RemoveFromAllowlistParams, reqEditors ...RequestEditorFn) (*RemoveFromAllowlistResponse, error) {
+	rsp, err := c.RemoveFromAllowlist(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRemoveFromAllowlistResponse(rsp)
+}
+
+// GetFromAllowlistWithResponse An entry of the allowlist
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/allowlist/{id} (the `GetFromAllowlist` operationId).
+func (c *ClientWithResponses) GetFromAllowlistWithResponse(ctx context.Context, id EntryID, params *GetFromAllowlistParams, reqEditors ...RequestEditorFn) (*GetFromAllowlistResponse, error) {
+	rsp, err := c.GetFromAllowlist(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetFromAllowlistResponse(rsp)
+}
+
+// ListAuditWithResponse What happened to lists and switches, newest first
+//
+// Of the newest 65,536 changes; the log has all.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/audit (the `ListAudit` operationId).
+func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error) {
+	rsp, err := c.ListAudit(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAuditResponse(rsp)
+}
+
+// ListDenylistWithResponse What visitors must not reach
+//
+// For admin keys, as all of the control plane.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/denylist (the `ListDenylist` operationId).
+func (c *ClientWithResponses) ListDenylistWithResponse(ctx context.Context, params *ListDenylistParams, reqEditors ...RequestEditorFn) (*ListDenylistResponse, error) {
+	rsp, err := c.ListDenylist(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDenylistResponse(rsp)
+}
+
+// AddToDenylistWithBodyWithResponse Deny a code, a target host, hosts below one, or a network of visitors
+//
+// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+// same kind and value is replaced.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+func (c *ClientWithResponses) AddToDenylistWithBodyWithResponse(ctx context.Context, params *AddToDenylistParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddToDenylistResponse, error) {
+	rsp, err := c.AddToDenylistWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddToDenylistResponse(rsp)
+}
+
+// AddToDenylistWithResponse Deny a code, a target host, hosts below one, or a network of visitors
+//
+// Visitors see 403, for a legal reason 451, and links to a denied host cannot be made (`target_blocked`). An entry with the
+// same kind and value is replaced.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/denylist (the `AddToDenylist` operationId).
+func (c *ClientWithResponses) AddToDenylistWithResponse(ctx context.Context, params *AddToDenylistParams, body AddToDenylistJSONRequestBody, reqEditors ...RequestEditorFn) (*AddToDenylistResponse, error) {
+	rsp, err := c.AddToDenylist(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddToDenylistResponse(rsp)
+}
+
+// RemoveFromDenylistWithResponse Remove an entry from the denylist
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/denylist/{id} (the `RemoveFromDenylist` operationId).
+func (c *ClientWithResponses) RemoveFromDenylistWithResponse(ctx context.Context, id EntryID, params *RemoveFromDenylistParams, reqEditors ...RequestEditorFn) (*RemoveFromDenylistResponse, error) {
+	rsp, err := c.RemoveFromDenylist(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRemoveFromDenylistResponse(rsp)
+}
+
+// GetFromDenylistWithResponse An entry of the denylist
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/denylist/{id} (the `GetFromDenylist` operationId).
+func (c *ClientWithResponses) GetFromDenylistWithResponse(ctx context.Context, id EntryID, params *GetFromDenylistParams, reqEditors ...RequestEditorFn) (*GetFromDenylistResponse, error) {
+	rsp, err := c.GetFromDenylist(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetFromDenylistResponse(rsp)
+}
+
 // ListLinksWithResponse Your own links
 //
 // An administrator's key lists its own links too. Deleted links are listed only when `status` asks for them. A page may be
@@ -3964,6 +7316,724 @@ func (c *ClientWithResponses) GetRequestWithResponse(ctx context.Context, key st
 		return nil, err
 	}
 	return ParseGetRequestResponse(rsp)
+}
+
+// ListSwitchesWithResponse The emergency switches, one a tier
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/switches (the `ListSwitches` operationId).
+func (c *ClientWithResponses) ListSwitchesWithResponse(ctx context.Context, params *ListSwitchesParams, reqEditors ...RequestEditorFn) (*ListSwitchesResponse, error) {
+	rsp, err := c.ListSwitches(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSwitchesResponse(rsp)
+}
+
+// CloseSwitchWithBodyWithResponse Confirm that a tier is to be closed
+//
+// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+// close what is closed while it is to be opened withdraws that, and the other way round.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+func (c *ClientWithResponses) CloseSwitchWithBodyWithResponse(ctx context.Context, tier string, params *CloseSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CloseSwitchResponse, error) {
+	rsp, err := c.CloseSwitchWithBody(ctx, tier, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCloseSwitchResponse(rsp)
+}
+
+// CloseSwitchWithResponse Confirm that a tier is to be closed
+//
+// Two different admin keys must confirm it within 10 minutes; then the tier's links answer 503 with `Retry-After`. Asking to
+// close what is closed while it is to be opened withdraws that, and the other way round.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/switches/{tier}/close (the `CloseSwitch` operationId).
+func (c *ClientWithResponses) CloseSwitchWithResponse(ctx context.Context, tier string, params *CloseSwitchParams, body CloseSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*CloseSwitchResponse, error) {
+	rsp, err := c.CloseSwitch(ctx, tier, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCloseSwitchResponse(rsp)
+}
+
+// OpenSwitchWithBodyWithResponse Confirm that a closed tier is to be opened
+//
+// It takes two different admin keys too.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+func (c *ClientWithResponses) OpenSwitchWithBodyWithResponse(ctx context.Context, tier string, params *OpenSwitchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*OpenSwitchResponse, error) {
+	rsp, err := c.OpenSwitchWithBody(ctx, tier, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenSwitchResponse(rsp)
+}
+
+// OpenSwitchWithResponse Confirm that a closed tier is to be opened
+//
+// It takes two different admin keys too.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/switches/{tier}/open (the `OpenSwitch` operationId).
+func (c *ClientWithResponses) OpenSwitchWithResponse(ctx context.Context, tier string, params *OpenSwitchParams, body OpenSwitchJSONRequestBody, reqEditors ...RequestEditorFn) (*OpenSwitchResponse, error) {
+	rsp, err := c.OpenSwitch(ctx, tier, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenSwitchResponse(rsp)
+}
+
+// ListTrustWithResponse Trust in owners and in single links
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/trust (the `ListTrust` operationId).
+func (c *ClientWithResponses) ListTrustWithResponse(ctx context.Context, params *ListTrustParams, reqEditors ...RequestEditorFn) (*ListTrustResponse, error) {
+	rsp, err := c.ListTrust(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTrustResponse(rsp)
+}
+
+// AddTrustWithBodyWithResponse Say how far an owner, or a link, is trusted
+//
+// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+func (c *ClientWithResponses) AddTrustWithBodyWithResponse(ctx context.Context, params *AddTrustParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddTrustResponse, error) {
+	rsp, err := c.AddTrustWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddTrustResponse(rsp)
+}
+
+// AddTrustWithResponse Say how far an owner, or a link, is trusted
+//
+// A link has the tier that was said of itself, else that of its owner, else `standard`. Links of `low` trust answer 503 while
+// a redirect node cannot know whether its lists are fresh; the emergency switch closes a tier.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/trust (the `AddTrust` operationId).
+func (c *ClientWithResponses) AddTrustWithResponse(ctx context.Context, params *AddTrustParams, body AddTrustJSONRequestBody, reqEditors ...RequestEditorFn) (*AddTrustResponse, error) {
+	rsp, err := c.AddTrust(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddTrustResponse(rsp)
+}
+
+// RemoveTrustWithResponse Take back what was said of an owner or a link
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/trust/{id} (the `RemoveTrust` operationId).
+func (c *ClientWithResponses) RemoveTrustWithResponse(ctx context.Context, id EntryID, params *RemoveTrustParams, reqEditors ...RequestEditorFn) (*RemoveTrustResponse, error) {
+	rsp, err := c.RemoveTrust(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRemoveTrustResponse(rsp)
+}
+
+// GetTrustWithResponse What was said of an owner or a link
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/trust/{id} (the `GetTrust` operationId).
+func (c *ClientWithResponses) GetTrustWithResponse(ctx context.Context, id EntryID, params *GetTrustParams, reqEditors ...RequestEditorFn) (*GetTrustResponse, error) {
+	rsp, err := c.GetTrust(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTrustResponse(rsp)
+}
+
+// ParseListAllowlistResponse parses an HTTP response from a ListAllowlistWithResponse call
+func ParseListAllowlistResponse(rsp *http.Response) (*ListAllowlistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAllowlistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListAllowlistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAddToAllowlistResponse parses an HTTP response from a AddToAllowlistWithResponse call
+func ParseAddToAllowlistResponse(rsp *http.Response) (*AddToAllowlistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AddToAllowlistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AddToAllowlistResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers AddToAllowlistResponse201Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers AddToAllowlistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRemoveFromAllowlistResponse parses an HTTP response from a RemoveFromAllowlistWithResponse call
+func ParseRemoveFromAllowlistResponse(rsp *http.Response) (*RemoveFromAllowlistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RemoveFromAllowlistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RemoveFromAllowlistResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers RemoveFromAllowlistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetFromAllowlistResponse parses an HTTP response from a GetFromAllowlistWithResponse call
+func ParseGetFromAllowlistResponse(rsp *http.Response) (*GetFromAllowlistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetFromAllowlistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetFromAllowlistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListAuditResponse parses an HTTP response from a ListAuditWithResponse call
+func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAuditResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListAuditResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDenylistResponse parses an HTTP response from a ListDenylistWithResponse call
+func ParseListDenylistResponse(rsp *http.Response) (*ListDenylistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDenylistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDenylistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAddToDenylistResponse parses an HTTP response from a AddToDenylistWithResponse call
+func ParseAddToDenylistResponse(rsp *http.Response) (*AddToDenylistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AddToDenylistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AddToDenylistResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers AddToDenylistResponse201Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers AddToDenylistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRemoveFromDenylistResponse parses an HTTP response from a RemoveFromDenylistWithResponse call
+func ParseRemoveFromDenylistResponse(rsp *http.Response) (*RemoveFromDenylistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RemoveFromDenylistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RemoveFromDenylistResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers RemoveFromDenylistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetFromDenylistResponse parses an HTTP response from a GetFromDenylistWithResponse call
+func ParseGetFromDenylistResponse(rsp *http.Response) (*GetFromDenylistResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetFromDenylistResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetFromDenylistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
 }
 
 // ParseListLinksResponse parses an HTTP response from a ListLinksWithResponse call
@@ -4902,6 +8972,455 @@ func ParseGetRequestResponse(rsp *http.Response) (*GetRequestResponse, error) {
 	switch {
 	case true:
 		var headers GetRequestResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListSwitchesResponse parses an HTTP response from a ListSwitchesWithResponse call
+func ParseListSwitchesResponse(rsp *http.Response) (*ListSwitchesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSwitchesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SwitchList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListSwitchesResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCloseSwitchResponse parses an HTTP response from a CloseSwitchWithResponse call
+func ParseCloseSwitchResponse(rsp *http.Response) (*CloseSwitchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CloseSwitchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Switch
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CloseSwitchResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers CloseSwitchResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseOpenSwitchResponse parses an HTTP response from a OpenSwitchWithResponse call
+func ParseOpenSwitchResponse(rsp *http.Response) (*OpenSwitchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &OpenSwitchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Switch
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers OpenSwitchResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers OpenSwitchResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListTrustResponse parses an HTTP response from a ListTrustWithResponse call
+func ParseListTrustResponse(rsp *http.Response) (*ListTrustResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTrustResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListTrustResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAddTrustResponse parses an HTTP response from a AddTrustWithResponse call
+func ParseAddTrustResponse(rsp *http.Response) (*AddTrustResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AddTrustResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AddTrustResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers AddTrustResponse201Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers201 = &headers
+	case true:
+		var headers AddTrustResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRemoveTrustResponse parses an HTTP response from a RemoveTrustWithResponse call
+func ParseRemoveTrustResponse(rsp *http.Response) (*RemoveTrustResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RemoveTrustResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RemoveTrustResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers RemoveTrustResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetTrustResponse parses an HTTP response from a GetTrustWithResponse call
+func ParseGetTrustResponse(rsp *http.Response) (*GetTrustResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTrustResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEntry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetTrustResponseDefaultHeaders
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -31,6 +31,12 @@ func Open(source runner.Source, logger *slog.Logger) (*Store, error) {
 // Current returns the state as folded so far, nil before the first envelope, which is a state too. It takes no lock.
 func (s *Store) Current() *commands.Control { return s.fold.current.Load() }
 
+// Lean makes the state keep what those who only obey it need: see commands.LeanControl. It is called before Run.
+func (s *Store) Lean() { s.fold.next = commands.LeanControl() }
+
+// Watch makes f hear of every accepted envelope, in order, once Current shows it. One f at a time; it must not block.
+func (s *Store) Watch(f func(accepted []runner.Accepted)) { s.fold.watch.Store(&f) }
+
 // Seq returns the control position of Current.
 func (s *Store) Seq() uint64 { return s.Head(events.ControlBucket) }
 
@@ -43,6 +49,7 @@ func (s *Store) WaitSeq(ctx context.Context, seq uint64) error {
 type fold struct {
 	next    *commands.Control
 	current atomic.Pointer[commands.Control]
+	watch   atomic.Pointer[func([]runner.Accepted)]
 }
 
 // Name implements runner.Projection.
@@ -55,4 +62,9 @@ func (f *fold) Apply(_ *runner.Write, a runner.Accepted) error {
 }
 
 // Committed implements runner.Projection.
-func (f *fold) Committed([]runner.Accepted) { f.current.Store(f.next) }
+func (f *fold) Committed(accepted []runner.Accepted) {
+	f.current.Store(f.next)
+	if watch := f.watch.Load(); watch != nil {
+		(*watch)(accepted)
+	}
+}

@@ -465,6 +465,8 @@ type ControlCommand struct {
 	CommandId     []byte                 `protobuf:"bytes,2,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	TimeUs        int64                  `protobuf:"varint,3,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
 	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Missing: the command has no Idempotency-Key.
+	Request *RequestRef `protobuf:"bytes,5,opt,name=request,proto3" json:"request,omitempty"`
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*ControlCommand_AddDomain
@@ -472,6 +474,9 @@ type ControlCommand struct {
 	//	*ControlCommand_LeaseSegment
 	//	*ControlCommand_AddPermutationKey
 	//	*ControlCommand_SetReservedWords
+	//	*ControlCommand_AddListEntry
+	//	*ControlCommand_RemoveListEntry
+	//	*ControlCommand_ChangeSwitch
 	Kind          isControlCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -535,6 +540,13 @@ func (x *ControlCommand) GetActor() string {
 	return ""
 }
 
+func (x *ControlCommand) GetRequest() *RequestRef {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
 func (x *ControlCommand) GetKind() isControlCommand_Kind {
 	if x != nil {
 		return x.Kind
@@ -587,6 +599,33 @@ func (x *ControlCommand) GetSetReservedWords() *ReservedWords {
 	return nil
 }
 
+func (x *ControlCommand) GetAddListEntry() *ListEntry {
+	if x != nil {
+		if x, ok := x.Kind.(*ControlCommand_AddListEntry); ok {
+			return x.AddListEntry
+		}
+	}
+	return nil
+}
+
+func (x *ControlCommand) GetRemoveListEntry() *RemoveListEntry {
+	if x != nil {
+		if x, ok := x.Kind.(*ControlCommand_RemoveListEntry); ok {
+			return x.RemoveListEntry
+		}
+	}
+	return nil
+}
+
+func (x *ControlCommand) GetChangeSwitch() *ChangeSwitch {
+	if x != nil {
+		if x, ok := x.Kind.(*ControlCommand_ChangeSwitch); ok {
+			return x.ChangeSwitch
+		}
+	}
+	return nil
+}
+
 type isControlCommand_Kind interface {
 	isControlCommand_Kind()
 }
@@ -611,6 +650,18 @@ type ControlCommand_SetReservedWords struct {
 	SetReservedWords *ReservedWords `protobuf:"bytes,14,opt,name=set_reserved_words,json=setReservedWords,proto3,oneof"`
 }
 
+type ControlCommand_AddListEntry struct {
+	AddListEntry *ListEntry `protobuf:"bytes,30,opt,name=add_list_entry,json=addListEntry,proto3,oneof"`
+}
+
+type ControlCommand_RemoveListEntry struct {
+	RemoveListEntry *RemoveListEntry `protobuf:"bytes,31,opt,name=remove_list_entry,json=removeListEntry,proto3,oneof"`
+}
+
+type ControlCommand_ChangeSwitch struct {
+	ChangeSwitch *ChangeSwitch `protobuf:"bytes,32,opt,name=change_switch,json=changeSwitch,proto3,oneof"`
+}
+
 func (*ControlCommand_AddDomain) isControlCommand_Kind() {}
 
 func (*ControlCommand_AddKey) isControlCommand_Kind() {}
@@ -620,6 +671,12 @@ func (*ControlCommand_LeaseSegment) isControlCommand_Kind() {}
 func (*ControlCommand_AddPermutationKey) isControlCommand_Kind() {}
 
 func (*ControlCommand_SetReservedWords) isControlCommand_Kind() {}
+
+func (*ControlCommand_AddListEntry) isControlCommand_Kind() {}
+
+func (*ControlCommand_RemoveListEntry) isControlCommand_Kind() {}
+
+func (*ControlCommand_ChangeSwitch) isControlCommand_Kind() {}
 
 var File_hoplog_v1_command_proto protoreflect.FileDescriptor
 
@@ -666,20 +723,24 @@ const file_hoplog_v1_command_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05legal\x18\x03 \x01(\bR\x05legal\x12\x1d\n" +
 	"\n" +
-	"if_version\x18\x04 \x01(\x04R\tifVersion\"\xc6\x03\n" +
+	"if_version\x18\x04 \x01(\x04R\tifVersion\"\xbf\x05\n" +
 	"\x0eControlCommand\x12%\n" +
 	"\x0eschema_version\x18\x01 \x01(\rR\rschemaVersion\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x02 \x01(\fR\tcommandId\x12\x17\n" +
 	"\atime_us\x18\x03 \x01(\x03R\x06timeUs\x12\x14\n" +
-	"\x05actor\x18\x04 \x01(\tR\x05actor\x122\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12/\n" +
+	"\arequest\x18\x05 \x01(\v2\x15.hoplog.v1.RequestRefR\arequest\x122\n" +
 	"\n" +
 	"add_domain\x18\n" +
 	" \x01(\v2\x11.hoplog.v1.DomainH\x00R\taddDomain\x12,\n" +
 	"\aadd_key\x18\v \x01(\v2\x11.hoplog.v1.ApiKeyH\x00R\x06addKey\x12>\n" +
 	"\rlease_segment\x18\f \x01(\v2\x17.hoplog.v1.LeaseSegmentH\x00R\fleaseSegment\x12K\n" +
 	"\x13add_permutation_key\x18\r \x01(\v2\x19.hoplog.v1.PermutationKeyH\x00R\x11addPermutationKey\x12H\n" +
-	"\x12set_reserved_words\x18\x0e \x01(\v2\x18.hoplog.v1.ReservedWordsH\x00R\x10setReservedWordsB\x06\n" +
+	"\x12set_reserved_words\x18\x0e \x01(\v2\x18.hoplog.v1.ReservedWordsH\x00R\x10setReservedWords\x12<\n" +
+	"\x0eadd_list_entry\x18\x1e \x01(\v2\x14.hoplog.v1.ListEntryH\x00R\faddListEntry\x12H\n" +
+	"\x11remove_list_entry\x18\x1f \x01(\v2\x1a.hoplog.v1.RemoveListEntryH\x00R\x0fremoveListEntry\x12>\n" +
+	"\rchange_switch\x18  \x01(\v2\x17.hoplog.v1.ChangeSwitchH\x00R\fchangeSwitchB\x06\n" +
 	"\x04kindB\x8a\x01\n" +
 	"\rcom.hoplog.v1B\fCommandProtoP\x01Z&github.com/hoplog/hoplog/schemas/pb;pb\xa2\x02\x03HXX\xaa\x02\tHoplog.V1\xca\x02\tHoplog\\V1\xe2\x02\x15Hoplog\\V1\\GPBMetadata\xea\x02\n" +
 	"Hoplog::V1b\x06proto3"
@@ -712,6 +773,9 @@ var file_hoplog_v1_command_proto_goTypes = []any{
 	(*LeaseSegment)(nil),     // 11: hoplog.v1.LeaseSegment
 	(*PermutationKey)(nil),   // 12: hoplog.v1.PermutationKey
 	(*ReservedWords)(nil),    // 13: hoplog.v1.ReservedWords
+	(*ListEntry)(nil),        // 14: hoplog.v1.ListEntry
+	(*RemoveListEntry)(nil),  // 15: hoplog.v1.RemoveListEntry
+	(*ChangeSwitch)(nil),     // 16: hoplog.v1.ChangeSwitch
 }
 var file_hoplog_v1_command_proto_depIdxs = []int32{
 	0,  // 0: hoplog.v1.LinkCommand.request:type_name -> hoplog.v1.RequestRef
@@ -722,16 +786,20 @@ var file_hoplog_v1_command_proto_depIdxs = []int32{
 	7,  // 5: hoplog.v1.CreateLink.code_mode:type_name -> hoplog.v1.CodeMode
 	6,  // 6: hoplog.v1.UpdateLink.content:type_name -> hoplog.v1.LinkContent
 	8,  // 7: hoplog.v1.ChangeLinkStatus.action:type_name -> hoplog.v1.StatusAction
-	9,  // 8: hoplog.v1.ControlCommand.add_domain:type_name -> hoplog.v1.Domain
-	10, // 9: hoplog.v1.ControlCommand.add_key:type_name -> hoplog.v1.ApiKey
-	11, // 10: hoplog.v1.ControlCommand.lease_segment:type_name -> hoplog.v1.LeaseSegment
-	12, // 11: hoplog.v1.ControlCommand.add_permutation_key:type_name -> hoplog.v1.PermutationKey
-	13, // 12: hoplog.v1.ControlCommand.set_reserved_words:type_name -> hoplog.v1.ReservedWords
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 8: hoplog.v1.ControlCommand.request:type_name -> hoplog.v1.RequestRef
+	9,  // 9: hoplog.v1.ControlCommand.add_domain:type_name -> hoplog.v1.Domain
+	10, // 10: hoplog.v1.ControlCommand.add_key:type_name -> hoplog.v1.ApiKey
+	11, // 11: hoplog.v1.ControlCommand.lease_segment:type_name -> hoplog.v1.LeaseSegment
+	12, // 12: hoplog.v1.ControlCommand.add_permutation_key:type_name -> hoplog.v1.PermutationKey
+	13, // 13: hoplog.v1.ControlCommand.set_reserved_words:type_name -> hoplog.v1.ReservedWords
+	14, // 14: hoplog.v1.ControlCommand.add_list_entry:type_name -> hoplog.v1.ListEntry
+	15, // 15: hoplog.v1.ControlCommand.remove_list_entry:type_name -> hoplog.v1.RemoveListEntry
+	16, // 16: hoplog.v1.ControlCommand.change_switch:type_name -> hoplog.v1.ChangeSwitch
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_hoplog_v1_command_proto_init() }
@@ -752,6 +820,9 @@ func file_hoplog_v1_command_proto_init() {
 		(*ControlCommand_LeaseSegment)(nil),
 		(*ControlCommand_AddPermutationKey)(nil),
 		(*ControlCommand_SetReservedWords)(nil),
+		(*ControlCommand_AddListEntry)(nil),
+		(*ControlCommand_RemoveListEntry)(nil),
+		(*ControlCommand_ChangeSwitch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

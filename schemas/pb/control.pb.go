@@ -23,6 +23,231 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ListName names a list of the control plane.
+type ListName int32
+
+const (
+	ListName_LIST_NAME_UNSPECIFIED ListName = 0
+	// What visitors must not reach: they see 403, for a legal reason 451.
+	ListName_DENYLIST ListName = 1
+	// Hosts that denials broader than a host do not concern.
+	ListName_ALLOWLIST ListName = 2
+	// Trust in the links of an owner, and in single links.
+	ListName_TRUST ListName = 3
+)
+
+// Enum value maps for ListName.
+var (
+	ListName_name = map[int32]string{
+		0: "LIST_NAME_UNSPECIFIED",
+		1: "DENYLIST",
+		2: "ALLOWLIST",
+		3: "TRUST",
+	}
+	ListName_value = map[string]int32{
+		"LIST_NAME_UNSPECIFIED": 0,
+		"DENYLIST":              1,
+		"ALLOWLIST":             2,
+		"TRUST":                 3,
+	}
+)
+
+func (x ListName) Enum() *ListName {
+	p := new(ListName)
+	*p = x
+	return p
+}
+
+func (x ListName) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ListName) Descriptor() protoreflect.EnumDescriptor {
+	return file_hoplog_v1_control_proto_enumTypes[0].Descriptor()
+}
+
+func (ListName) Type() protoreflect.EnumType {
+	return &file_hoplog_v1_control_proto_enumTypes[0]
+}
+
+func (x ListName) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ListName.Descriptor instead.
+func (ListName) EnumDescriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{0}
+}
+
+// ListKind says what the value of a list entry is.
+type ListKind int32
+
+const (
+	ListKind_LIST_KIND_UNSPECIFIED ListKind = 0
+	// namespace/code, both in normal form.
+	ListKind_LIST_CODE ListKind = 1
+	// The host of a target, without port: a name or an address, in normal form.
+	ListKind_LIST_HOST ListKind = 2
+	// That host, which is a name, and every host below it.
+	ListKind_LIST_HOST_SUFFIX ListKind = 3
+	// A network of visitors, in CIDR notation, masked.
+	ListKind_LIST_NETWORK ListKind = 4
+	// The name of an owner.
+	ListKind_LIST_OWNER ListKind = 5
+)
+
+// Enum value maps for ListKind.
+var (
+	ListKind_name = map[int32]string{
+		0: "LIST_KIND_UNSPECIFIED",
+		1: "LIST_CODE",
+		2: "LIST_HOST",
+		3: "LIST_HOST_SUFFIX",
+		4: "LIST_NETWORK",
+		5: "LIST_OWNER",
+	}
+	ListKind_value = map[string]int32{
+		"LIST_KIND_UNSPECIFIED": 0,
+		"LIST_CODE":             1,
+		"LIST_HOST":             2,
+		"LIST_HOST_SUFFIX":      3,
+		"LIST_NETWORK":          4,
+		"LIST_OWNER":            5,
+	}
+)
+
+func (x ListKind) Enum() *ListKind {
+	p := new(ListKind)
+	*p = x
+	return p
+}
+
+func (x ListKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ListKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_hoplog_v1_control_proto_enumTypes[1].Descriptor()
+}
+
+func (ListKind) Type() protoreflect.EnumType {
+	return &file_hoplog_v1_control_proto_enumTypes[1]
+}
+
+func (x ListKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ListKind.Descriptor instead.
+func (ListKind) EnumDescriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
+// TrustTier is how far a link is trusted. The zero value is what a link has that nobody spoke of.
+type TrustTier int32
+
+const (
+	TrustTier_TRUST_STANDARD TrustTier = 0
+	TrustTier_TRUST_LOW      TrustTier = 1
+	TrustTier_TRUST_HIGH     TrustTier = 2
+)
+
+// Enum value maps for TrustTier.
+var (
+	TrustTier_name = map[int32]string{
+		0: "TRUST_STANDARD",
+		1: "TRUST_LOW",
+		2: "TRUST_HIGH",
+	}
+	TrustTier_value = map[string]int32{
+		"TRUST_STANDARD": 0,
+		"TRUST_LOW":      1,
+		"TRUST_HIGH":     2,
+	}
+)
+
+func (x TrustTier) Enum() *TrustTier {
+	p := new(TrustTier)
+	*p = x
+	return p
+}
+
+func (x TrustTier) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TrustTier) Descriptor() protoreflect.EnumDescriptor {
+	return file_hoplog_v1_control_proto_enumTypes[2].Descriptor()
+}
+
+func (TrustTier) Type() protoreflect.EnumType {
+	return &file_hoplog_v1_control_proto_enumTypes[2]
+}
+
+func (x TrustTier) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TrustTier.Descriptor instead.
+func (TrustTier) EnumDescriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{2}
+}
+
+type SwitchStep int32
+
+const (
+	SwitchStep_SWITCH_STEP_UNSPECIFIED SwitchStep = 0
+	// The first of two confirmations.
+	SwitchStep_SWITCH_PROPOSED SwitchStep = 1
+	// The second: the tier is closed, or open.
+	SwitchStep_SWITCH_TURNED SwitchStep = 2
+	// Somebody asked for what is: what was proposed is off.
+	SwitchStep_SWITCH_WITHDRAWN SwitchStep = 3
+)
+
+// Enum value maps for SwitchStep.
+var (
+	SwitchStep_name = map[int32]string{
+		0: "SWITCH_STEP_UNSPECIFIED",
+		1: "SWITCH_PROPOSED",
+		2: "SWITCH_TURNED",
+		3: "SWITCH_WITHDRAWN",
+	}
+	SwitchStep_value = map[string]int32{
+		"SWITCH_STEP_UNSPECIFIED": 0,
+		"SWITCH_PROPOSED":         1,
+		"SWITCH_TURNED":           2,
+		"SWITCH_WITHDRAWN":        3,
+	}
+)
+
+func (x SwitchStep) Enum() *SwitchStep {
+	p := new(SwitchStep)
+	*p = x
+	return p
+}
+
+func (x SwitchStep) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SwitchStep) Descriptor() protoreflect.EnumDescriptor {
+	return file_hoplog_v1_control_proto_enumTypes[3].Descriptor()
+}
+
+func (SwitchStep) Type() protoreflect.EnumType {
+	return &file_hoplog_v1_control_proto_enumTypes[3]
+}
+
+func (x SwitchStep) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SwitchStep.Descriptor instead.
+func (SwitchStep) EnumDescriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{3}
+}
+
 // Domain is a short domain. An alias answers like the domain itself and never changes its target.
 type Domain struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -395,6 +620,231 @@ func (x *ReservedWords) GetWords() []string {
 	return nil
 }
 
+// ListEntry is one entry of a list; (list, kind, value) identify it.
+type ListEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	List  ListName               `protobuf:"varint,1,opt,name=list,proto3,enum=hoplog.v1.ListName" json:"list,omitempty"`
+	Kind  ListKind               `protobuf:"varint,2,opt,name=kind,proto3,enum=hoplog.v1.ListKind" json:"kind,omitempty"`
+	Value string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	// Of the denylist: the reason is a legal one.
+	Legal bool `protobuf:"varint,4,opt,name=legal,proto3" json:"legal,omitempty"`
+	// Of trust.
+	Tier TrustTier `protobuf:"varint,5,opt,name=tier,proto3,enum=hoplog.v1.TrustTier" json:"tier,omitempty"`
+	// Microseconds since 1970 UTC from which on it no longer counts; 0: never.
+	ExpiresUs     int64  `protobuf:"varint,6,opt,name=expires_us,json=expiresUs,proto3" json:"expires_us,omitempty"`
+	Note          string `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEntry) Reset() {
+	*x = ListEntry{}
+	mi := &file_hoplog_v1_control_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEntry) ProtoMessage() {}
+
+func (x *ListEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_control_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEntry.ProtoReflect.Descriptor instead.
+func (*ListEntry) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListEntry) GetList() ListName {
+	if x != nil {
+		return x.List
+	}
+	return ListName_LIST_NAME_UNSPECIFIED
+}
+
+func (x *ListEntry) GetKind() ListKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ListKind_LIST_KIND_UNSPECIFIED
+}
+
+func (x *ListEntry) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *ListEntry) GetLegal() bool {
+	if x != nil {
+		return x.Legal
+	}
+	return false
+}
+
+func (x *ListEntry) GetTier() TrustTier {
+	if x != nil {
+		return x.Tier
+	}
+	return TrustTier_TRUST_STANDARD
+}
+
+func (x *ListEntry) GetExpiresUs() int64 {
+	if x != nil {
+		return x.ExpiresUs
+	}
+	return 0
+}
+
+func (x *ListEntry) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+type RemoveListEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	List          ListName               `protobuf:"varint,1,opt,name=list,proto3,enum=hoplog.v1.ListName" json:"list,omitempty"`
+	Kind          ListKind               `protobuf:"varint,2,opt,name=kind,proto3,enum=hoplog.v1.ListKind" json:"kind,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveListEntry) Reset() {
+	*x = RemoveListEntry{}
+	mi := &file_hoplog_v1_control_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveListEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveListEntry) ProtoMessage() {}
+
+func (x *RemoveListEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_control_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveListEntry.ProtoReflect.Descriptor instead.
+func (*RemoveListEntry) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RemoveListEntry) GetList() ListName {
+	if x != nil {
+		return x.List
+	}
+	return ListName_LIST_NAME_UNSPECIFIED
+}
+
+func (x *RemoveListEntry) GetKind() ListKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ListKind_LIST_KIND_UNSPECIFIED
+}
+
+func (x *RemoveListEntry) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *RemoveListEntry) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// ChangeSwitch asks for a tier to be closed or opened. It takes two keys.
+type ChangeSwitch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          TrustTier              `protobuf:"varint,1,opt,name=tier,proto3,enum=hoplog.v1.TrustTier" json:"tier,omitempty"`
+	Closed        bool                   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`
+	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeSwitch) Reset() {
+	*x = ChangeSwitch{}
+	mi := &file_hoplog_v1_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeSwitch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeSwitch) ProtoMessage() {}
+
+func (x *ChangeSwitch) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeSwitch.ProtoReflect.Descriptor instead.
+func (*ChangeSwitch) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ChangeSwitch) GetTier() TrustTier {
+	if x != nil {
+		return x.Tier
+	}
+	return TrustTier_TRUST_STANDARD
+}
+
+func (x *ChangeSwitch) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+func (x *ChangeSwitch) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 var File_hoplog_v1_control_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_control_proto_rawDesc = "" +
@@ -424,7 +874,49 @@ const file_hoplog_v1_control_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\"%\n" +
 	"\rReservedWords\x12\x14\n" +
-	"\x05words\x18\x01 \x03(\tR\x05wordsB\x8a\x01\n" +
+	"\x05words\x18\x01 \x03(\tR\x05words\"\xe6\x01\n" +
+	"\tListEntry\x12'\n" +
+	"\x04list\x18\x01 \x01(\x0e2\x13.hoplog.v1.ListNameR\x04list\x12'\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x13.hoplog.v1.ListKindR\x04kind\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x14\n" +
+	"\x05legal\x18\x04 \x01(\bR\x05legal\x12(\n" +
+	"\x04tier\x18\x05 \x01(\x0e2\x14.hoplog.v1.TrustTierR\x04tier\x12\x1d\n" +
+	"\n" +
+	"expires_us\x18\x06 \x01(\x03R\texpiresUs\x12\x12\n" +
+	"\x04note\x18\a \x01(\tR\x04note\"\x8d\x01\n" +
+	"\x0fRemoveListEntry\x12'\n" +
+	"\x04list\x18\x01 \x01(\x0e2\x13.hoplog.v1.ListNameR\x04list\x12'\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x13.hoplog.v1.ListKindR\x04kind\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x12\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\"d\n" +
+	"\fChangeSwitch\x12(\n" +
+	"\x04tier\x18\x01 \x01(\x0e2\x14.hoplog.v1.TrustTierR\x04tier\x12\x16\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note*M\n" +
+	"\bListName\x12\x19\n" +
+	"\x15LIST_NAME_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bDENYLIST\x10\x01\x12\r\n" +
+	"\tALLOWLIST\x10\x02\x12\t\n" +
+	"\x05TRUST\x10\x03*{\n" +
+	"\bListKind\x12\x19\n" +
+	"\x15LIST_KIND_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tLIST_CODE\x10\x01\x12\r\n" +
+	"\tLIST_HOST\x10\x02\x12\x14\n" +
+	"\x10LIST_HOST_SUFFIX\x10\x03\x12\x10\n" +
+	"\fLIST_NETWORK\x10\x04\x12\x0e\n" +
+	"\n" +
+	"LIST_OWNER\x10\x05*>\n" +
+	"\tTrustTier\x12\x12\n" +
+	"\x0eTRUST_STANDARD\x10\x00\x12\r\n" +
+	"\tTRUST_LOW\x10\x01\x12\x0e\n" +
+	"\n" +
+	"TRUST_HIGH\x10\x02*g\n" +
+	"\n" +
+	"SwitchStep\x12\x1b\n" +
+	"\x17SWITCH_STEP_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fSWITCH_PROPOSED\x10\x01\x12\x11\n" +
+	"\rSWITCH_TURNED\x10\x02\x12\x14\n" +
+	"\x10SWITCH_WITHDRAWN\x10\x03B\x8a\x01\n" +
 	"\rcom.hoplog.v1B\fControlProtoP\x01Z&github.com/hoplog/hoplog/schemas/pb;pb\xa2\x02\x03HXX\xaa\x02\tHoplog.V1\xca\x02\tHoplog\\V1\xe2\x02\x15Hoplog\\V1\\GPBMetadata\xea\x02\n" +
 	"Hoplog::V1b\x06proto3"
 
@@ -440,21 +932,35 @@ func file_hoplog_v1_control_proto_rawDescGZIP() []byte {
 	return file_hoplog_v1_control_proto_rawDescData
 }
 
-var file_hoplog_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_hoplog_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_hoplog_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_hoplog_v1_control_proto_goTypes = []any{
-	(*Domain)(nil),         // 0: hoplog.v1.Domain
-	(*ApiKey)(nil),         // 1: hoplog.v1.ApiKey
-	(*LeaseSegment)(nil),   // 2: hoplog.v1.LeaseSegment
-	(*Segment)(nil),        // 3: hoplog.v1.Segment
-	(*PermutationKey)(nil), // 4: hoplog.v1.PermutationKey
-	(*ReservedWords)(nil),  // 5: hoplog.v1.ReservedWords
+	(ListName)(0),           // 0: hoplog.v1.ListName
+	(ListKind)(0),           // 1: hoplog.v1.ListKind
+	(TrustTier)(0),          // 2: hoplog.v1.TrustTier
+	(SwitchStep)(0),         // 3: hoplog.v1.SwitchStep
+	(*Domain)(nil),          // 4: hoplog.v1.Domain
+	(*ApiKey)(nil),          // 5: hoplog.v1.ApiKey
+	(*LeaseSegment)(nil),    // 6: hoplog.v1.LeaseSegment
+	(*Segment)(nil),         // 7: hoplog.v1.Segment
+	(*PermutationKey)(nil),  // 8: hoplog.v1.PermutationKey
+	(*ReservedWords)(nil),   // 9: hoplog.v1.ReservedWords
+	(*ListEntry)(nil),       // 10: hoplog.v1.ListEntry
+	(*RemoveListEntry)(nil), // 11: hoplog.v1.RemoveListEntry
+	(*ChangeSwitch)(nil),    // 12: hoplog.v1.ChangeSwitch
 }
 var file_hoplog_v1_control_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	0, // 0: hoplog.v1.ListEntry.list:type_name -> hoplog.v1.ListName
+	1, // 1: hoplog.v1.ListEntry.kind:type_name -> hoplog.v1.ListKind
+	2, // 2: hoplog.v1.ListEntry.tier:type_name -> hoplog.v1.TrustTier
+	0, // 3: hoplog.v1.RemoveListEntry.list:type_name -> hoplog.v1.ListName
+	1, // 4: hoplog.v1.RemoveListEntry.kind:type_name -> hoplog.v1.ListKind
+	2, // 5: hoplog.v1.ChangeSwitch.tier:type_name -> hoplog.v1.TrustTier
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_hoplog_v1_control_proto_init() }
@@ -467,13 +973,14 @@ func file_hoplog_v1_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hoplog_v1_control_proto_rawDesc), len(file_hoplog_v1_control_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   6,
+			NumEnums:      4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_hoplog_v1_control_proto_goTypes,
 		DependencyIndexes: file_hoplog_v1_control_proto_depIdxs,
+		EnumInfos:         file_hoplog_v1_control_proto_enumTypes,
 		MessageInfos:      file_hoplog_v1_control_proto_msgTypes,
 	}.Build()
 	File_hoplog_v1_control_proto = out.File

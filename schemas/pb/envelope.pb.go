@@ -175,7 +175,9 @@ type Stamp struct {
 	CandidateId   uint64 `protobuf:"varint,7,opt,name=candidate_id,json=candidateId,proto3" json:"candidate_id,omitempty"`
 	CandidateCode string `protobuf:"bytes,8,opt,name=candidate_code,json=candidateCode,proto3" json:"candidate_code,omitempty"`
 	// Why the writer could not stamp: the command is refused with this stable code, "" if it could.
-	Failed        string `protobuf:"bytes,9,opt,name=failed,proto3" json:"failed,omitempty"`
+	Failed string `protobuf:"bytes,9,opt,name=failed,proto3" json:"failed,omitempty"`
+	// The list that the target's host is on, and the entry: "denylist: host_suffix evil.example"; empty: none.
+	TargetBlocked string `protobuf:"bytes,10,opt,name=target_blocked,json=targetBlocked,proto3" json:"target_blocked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +271,13 @@ func (x *Stamp) GetCandidateCode() string {
 func (x *Stamp) GetFailed() string {
 	if x != nil {
 		return x.Failed
+	}
+	return ""
+}
+
+func (x *Stamp) GetTargetBlocked() string {
+	if x != nil {
+		return x.TargetBlocked
 	}
 	return ""
 }
@@ -458,7 +467,7 @@ const file_hoplog_v1_envelope_proto_rawDesc = "" +
 	"\rlow_watermark\x18\n" +
 	" \x01(\x03R\flowWatermark\x12\x14\n" +
 	"\x05actor\x18\v \x01(\tR\x05actor\x12/\n" +
-	"\arequest\x18\f \x01(\v2\x15.hoplog.v1.RequestRefR\arequest\"\xb2\x02\n" +
+	"\arequest\x18\f \x01(\v2\x15.hoplog.v1.RequestRefR\arequest\"\xd9\x02\n" +
 	"\x05Stamp\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12\x1f\n" +
 	"\vcontrol_seq\x18\x02 \x01(\x04R\n" +
@@ -469,7 +478,9 @@ const file_hoplog_v1_envelope_proto_rawDesc = "" +
 	"\rtarget_is_own\x18\x06 \x01(\bR\vtargetIsOwn\x12!\n" +
 	"\fcandidate_id\x18\a \x01(\x04R\vcandidateId\x12%\n" +
 	"\x0ecandidate_code\x18\b \x01(\tR\rcandidateCode\x12\x16\n" +
-	"\x06failed\x18\t \x01(\tR\x06failed\"\xd1\x01\n" +
+	"\x06failed\x18\t \x01(\tR\x06failed\x12%\n" +
+	"\x0etarget_blocked\x18\n" +
+	" \x01(\tR\rtargetBlocked\"\xd1\x01\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +

@@ -35,6 +35,9 @@ type Event struct {
 	//	*Event_SegmentLeased
 	//	*Event_PermutationKeyAdded
 	//	*Event_ReservedWordsSet
+	//	*Event_ListEntryAdded
+	//	*Event_ListEntryRemoved
+	//	*Event_SwitchChanged
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -149,6 +152,33 @@ func (x *Event) GetReservedWordsSet() *ReservedWordsSet {
 	return nil
 }
 
+func (x *Event) GetListEntryAdded() *ListEntryAdded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ListEntryAdded); ok {
+			return x.ListEntryAdded
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetListEntryRemoved() *ListEntryRemoved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ListEntryRemoved); ok {
+			return x.ListEntryRemoved
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetSwitchChanged() *SwitchChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SwitchChanged); ok {
+			return x.SwitchChanged
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -185,6 +215,18 @@ type Event_ReservedWordsSet struct {
 	ReservedWordsSet *ReservedWordsSet `protobuf:"bytes,24,opt,name=reserved_words_set,json=reservedWordsSet,proto3,oneof"`
 }
 
+type Event_ListEntryAdded struct {
+	ListEntryAdded *ListEntryAdded `protobuf:"bytes,40,opt,name=list_entry_added,json=listEntryAdded,proto3,oneof"`
+}
+
+type Event_ListEntryRemoved struct {
+	ListEntryRemoved *ListEntryRemoved `protobuf:"bytes,41,opt,name=list_entry_removed,json=listEntryRemoved,proto3,oneof"`
+}
+
+type Event_SwitchChanged struct {
+	SwitchChanged *SwitchChanged `protobuf:"bytes,42,opt,name=switch_changed,json=switchChanged,proto3,oneof"`
+}
+
 func (*Event_LinkCreated) isEvent_Kind() {}
 
 func (*Event_LinkUpdated) isEvent_Kind() {}
@@ -200,6 +242,12 @@ func (*Event_SegmentLeased) isEvent_Kind() {}
 func (*Event_PermutationKeyAdded) isEvent_Kind() {}
 
 func (*Event_ReservedWordsSet) isEvent_Kind() {}
+
+func (*Event_ListEntryAdded) isEvent_Kind() {}
+
+func (*Event_ListEntryRemoved) isEvent_Kind() {}
+
+func (*Event_SwitchChanged) isEvent_Kind() {}
 
 type LinkCreated struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -636,11 +684,178 @@ func (x *ReservedWordsSet) GetWords() *ReservedWords {
 	return nil
 }
 
+// ListEntryAdded also replaces the entry of the same list, kind and value.
+type ListEntryAdded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entry         *ListEntry             `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEntryAdded) Reset() {
+	*x = ListEntryAdded{}
+	mi := &file_hoplog_v1_event_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEntryAdded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEntryAdded) ProtoMessage() {}
+
+func (x *ListEntryAdded) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_event_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEntryAdded.ProtoReflect.Descriptor instead.
+func (*ListEntryAdded) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListEntryAdded) GetEntry() *ListEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type ListEntryRemoved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entry as it was.
+	Entry         *ListEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	Note          string     `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEntryRemoved) Reset() {
+	*x = ListEntryRemoved{}
+	mi := &file_hoplog_v1_event_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEntryRemoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEntryRemoved) ProtoMessage() {}
+
+func (x *ListEntryRemoved) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_event_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEntryRemoved.ProtoReflect.Descriptor instead.
+func (*ListEntryRemoved) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListEntryRemoved) GetEntry() *ListEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+func (x *ListEntryRemoved) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+type SwitchChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tier  TrustTier              `protobuf:"varint,1,opt,name=tier,proto3,enum=hoplog.v1.TrustTier" json:"tier,omitempty"`
+	// What is wanted, and after SWITCH_TURNED so.
+	Closed        bool       `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`
+	Step          SwitchStep `protobuf:"varint,3,opt,name=step,proto3,enum=hoplog.v1.SwitchStep" json:"step,omitempty"`
+	Note          string     `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwitchChanged) Reset() {
+	*x = SwitchChanged{}
+	mi := &file_hoplog_v1_event_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwitchChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwitchChanged) ProtoMessage() {}
+
+func (x *SwitchChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_event_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwitchChanged.ProtoReflect.Descriptor instead.
+func (*SwitchChanged) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SwitchChanged) GetTier() TrustTier {
+	if x != nil {
+		return x.Tier
+	}
+	return TrustTier_TRUST_STANDARD
+}
+
+func (x *SwitchChanged) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+func (x *SwitchChanged) GetStep() SwitchStep {
+	if x != nil {
+		return x.Step
+	}
+	return SwitchStep_SWITCH_STEP_UNSPECIFIED
+}
+
+func (x *SwitchChanged) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 var File_hoplog_v1_event_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15hoplog/v1/event.proto\x12\thoplog.v1\x1a\x17hoplog/v1/control.proto\x1a\x14hoplog/v1/link.proto\"\xb0\x04\n" +
+	"\x15hoplog/v1/event.proto\x12\thoplog.v1\x1a\x17hoplog/v1/control.proto\x1a\x14hoplog/v1/link.proto\"\x87\x06\n" +
 	"\x05Event\x12;\n" +
 	"\flink_created\x18\x01 \x01(\v2\x16.hoplog.v1.LinkCreatedH\x00R\vlinkCreated\x12;\n" +
 	"\flink_updated\x18\x02 \x01(\v2\x16.hoplog.v1.LinkUpdatedH\x00R\vlinkUpdated\x12N\n" +
@@ -649,7 +864,10 @@ const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\tkey_added\x18\x15 \x01(\v2\x13.hoplog.v1.KeyAddedH\x00R\bkeyAdded\x12A\n" +
 	"\x0esegment_leased\x18\x16 \x01(\v2\x18.hoplog.v1.SegmentLeasedH\x00R\rsegmentLeased\x12T\n" +
 	"\x15permutation_key_added\x18\x17 \x01(\v2\x1e.hoplog.v1.PermutationKeyAddedH\x00R\x13permutationKeyAdded\x12K\n" +
-	"\x12reserved_words_set\x18\x18 \x01(\v2\x1b.hoplog.v1.ReservedWordsSetH\x00R\x10reservedWordsSetB\x06\n" +
+	"\x12reserved_words_set\x18\x18 \x01(\v2\x1b.hoplog.v1.ReservedWordsSetH\x00R\x10reservedWordsSet\x12E\n" +
+	"\x10list_entry_added\x18( \x01(\v2\x19.hoplog.v1.ListEntryAddedH\x00R\x0elistEntryAdded\x12K\n" +
+	"\x12list_entry_removed\x18) \x01(\v2\x1b.hoplog.v1.ListEntryRemovedH\x00R\x10listEntryRemoved\x12A\n" +
+	"\x0eswitch_changed\x18* \x01(\v2\x18.hoplog.v1.SwitchChangedH\x00R\rswitchChangedB\x06\n" +
 	"\x04kind\"\x89\x01\n" +
 	"\vLinkCreated\x12&\n" +
 	"\x04link\x18\x01 \x01(\v2\x12.hoplog.v1.LinkRefR\x04link\x120\n" +
@@ -676,7 +894,17 @@ const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\x13PermutationKeyAdded\x12+\n" +
 	"\x03key\x18\x01 \x01(\v2\x19.hoplog.v1.PermutationKeyR\x03key\"B\n" +
 	"\x10ReservedWordsSet\x12.\n" +
-	"\x05words\x18\x01 \x01(\v2\x18.hoplog.v1.ReservedWordsR\x05wordsB\x88\x01\n" +
+	"\x05words\x18\x01 \x01(\v2\x18.hoplog.v1.ReservedWordsR\x05words\"<\n" +
+	"\x0eListEntryAdded\x12*\n" +
+	"\x05entry\x18\x01 \x01(\v2\x14.hoplog.v1.ListEntryR\x05entry\"R\n" +
+	"\x10ListEntryRemoved\x12*\n" +
+	"\x05entry\x18\x01 \x01(\v2\x14.hoplog.v1.ListEntryR\x05entry\x12\x12\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\"\x90\x01\n" +
+	"\rSwitchChanged\x12(\n" +
+	"\x04tier\x18\x01 \x01(\x0e2\x14.hoplog.v1.TrustTierR\x04tier\x12\x16\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed\x12)\n" +
+	"\x04step\x18\x03 \x01(\x0e2\x15.hoplog.v1.SwitchStepR\x04step\x12\x12\n" +
+	"\x04note\x18\x04 \x01(\tR\x04noteB\x88\x01\n" +
 	"\rcom.hoplog.v1B\n" +
 	"EventProtoP\x01Z&github.com/hoplog/hoplog/schemas/pb;pb\xa2\x02\x03HXX\xaa\x02\tHoplog.V1\xca\x02\tHoplog\\V1\xe2\x02\x15Hoplog\\V1\\GPBMetadata\xea\x02\n" +
 	"Hoplog::V1b\x06proto3"
@@ -693,7 +921,7 @@ func file_hoplog_v1_event_proto_rawDescGZIP() []byte {
 	return file_hoplog_v1_event_proto_rawDescData
 }
 
-var file_hoplog_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_hoplog_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_hoplog_v1_event_proto_goTypes = []any{
 	(*Event)(nil),               // 0: hoplog.v1.Event
 	(*LinkCreated)(nil),         // 1: hoplog.v1.LinkCreated
@@ -704,14 +932,20 @@ var file_hoplog_v1_event_proto_goTypes = []any{
 	(*SegmentLeased)(nil),       // 6: hoplog.v1.SegmentLeased
 	(*PermutationKeyAdded)(nil), // 7: hoplog.v1.PermutationKeyAdded
 	(*ReservedWordsSet)(nil),    // 8: hoplog.v1.ReservedWordsSet
-	(*LinkRef)(nil),             // 9: hoplog.v1.LinkRef
-	(*LinkContent)(nil),         // 10: hoplog.v1.LinkContent
-	(StatusAction)(0),           // 11: hoplog.v1.StatusAction
-	(*Domain)(nil),              // 12: hoplog.v1.Domain
-	(*ApiKey)(nil),              // 13: hoplog.v1.ApiKey
-	(*Segment)(nil),             // 14: hoplog.v1.Segment
-	(*PermutationKey)(nil),      // 15: hoplog.v1.PermutationKey
-	(*ReservedWords)(nil),       // 16: hoplog.v1.ReservedWords
+	(*ListEntryAdded)(nil),      // 9: hoplog.v1.ListEntryAdded
+	(*ListEntryRemoved)(nil),    // 10: hoplog.v1.ListEntryRemoved
+	(*SwitchChanged)(nil),       // 11: hoplog.v1.SwitchChanged
+	(*LinkRef)(nil),             // 12: hoplog.v1.LinkRef
+	(*LinkContent)(nil),         // 13: hoplog.v1.LinkContent
+	(StatusAction)(0),           // 14: hoplog.v1.StatusAction
+	(*Domain)(nil),              // 15: hoplog.v1.Domain
+	(*ApiKey)(nil),              // 16: hoplog.v1.ApiKey
+	(*Segment)(nil),             // 17: hoplog.v1.Segment
+	(*PermutationKey)(nil),      // 18: hoplog.v1.PermutationKey
+	(*ReservedWords)(nil),       // 19: hoplog.v1.ReservedWords
+	(*ListEntry)(nil),           // 20: hoplog.v1.ListEntry
+	(TrustTier)(0),              // 21: hoplog.v1.TrustTier
+	(SwitchStep)(0),             // 22: hoplog.v1.SwitchStep
 }
 var file_hoplog_v1_event_proto_depIdxs = []int32{
 	1,  // 0: hoplog.v1.Event.link_created:type_name -> hoplog.v1.LinkCreated
@@ -722,22 +956,29 @@ var file_hoplog_v1_event_proto_depIdxs = []int32{
 	6,  // 5: hoplog.v1.Event.segment_leased:type_name -> hoplog.v1.SegmentLeased
 	7,  // 6: hoplog.v1.Event.permutation_key_added:type_name -> hoplog.v1.PermutationKeyAdded
 	8,  // 7: hoplog.v1.Event.reserved_words_set:type_name -> hoplog.v1.ReservedWordsSet
-	9,  // 8: hoplog.v1.LinkCreated.link:type_name -> hoplog.v1.LinkRef
-	10, // 9: hoplog.v1.LinkCreated.content:type_name -> hoplog.v1.LinkContent
-	9,  // 10: hoplog.v1.LinkUpdated.link:type_name -> hoplog.v1.LinkRef
-	10, // 11: hoplog.v1.LinkUpdated.content:type_name -> hoplog.v1.LinkContent
-	9,  // 12: hoplog.v1.LinkStatusChanged.link:type_name -> hoplog.v1.LinkRef
-	11, // 13: hoplog.v1.LinkStatusChanged.action:type_name -> hoplog.v1.StatusAction
-	12, // 14: hoplog.v1.DomainAdded.domain:type_name -> hoplog.v1.Domain
-	13, // 15: hoplog.v1.KeyAdded.key:type_name -> hoplog.v1.ApiKey
-	14, // 16: hoplog.v1.SegmentLeased.segment:type_name -> hoplog.v1.Segment
-	15, // 17: hoplog.v1.PermutationKeyAdded.key:type_name -> hoplog.v1.PermutationKey
-	16, // 18: hoplog.v1.ReservedWordsSet.words:type_name -> hoplog.v1.ReservedWords
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	9,  // 8: hoplog.v1.Event.list_entry_added:type_name -> hoplog.v1.ListEntryAdded
+	10, // 9: hoplog.v1.Event.list_entry_removed:type_name -> hoplog.v1.ListEntryRemoved
+	11, // 10: hoplog.v1.Event.switch_changed:type_name -> hoplog.v1.SwitchChanged
+	12, // 11: hoplog.v1.LinkCreated.link:type_name -> hoplog.v1.LinkRef
+	13, // 12: hoplog.v1.LinkCreated.content:type_name -> hoplog.v1.LinkContent
+	12, // 13: hoplog.v1.LinkUpdated.link:type_name -> hoplog.v1.LinkRef
+	13, // 14: hoplog.v1.LinkUpdated.content:type_name -> hoplog.v1.LinkContent
+	12, // 15: hoplog.v1.LinkStatusChanged.link:type_name -> hoplog.v1.LinkRef
+	14, // 16: hoplog.v1.LinkStatusChanged.action:type_name -> hoplog.v1.StatusAction
+	15, // 17: hoplog.v1.DomainAdded.domain:type_name -> hoplog.v1.Domain
+	16, // 18: hoplog.v1.KeyAdded.key:type_name -> hoplog.v1.ApiKey
+	17, // 19: hoplog.v1.SegmentLeased.segment:type_name -> hoplog.v1.Segment
+	18, // 20: hoplog.v1.PermutationKeyAdded.key:type_name -> hoplog.v1.PermutationKey
+	19, // 21: hoplog.v1.ReservedWordsSet.words:type_name -> hoplog.v1.ReservedWords
+	20, // 22: hoplog.v1.ListEntryAdded.entry:type_name -> hoplog.v1.ListEntry
+	20, // 23: hoplog.v1.ListEntryRemoved.entry:type_name -> hoplog.v1.ListEntry
+	21, // 24: hoplog.v1.SwitchChanged.tier:type_name -> hoplog.v1.TrustTier
+	22, // 25: hoplog.v1.SwitchChanged.step:type_name -> hoplog.v1.SwitchStep
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_hoplog_v1_event_proto_init() }
@@ -756,6 +997,9 @@ func file_hoplog_v1_event_proto_init() {
 		(*Event_SegmentLeased)(nil),
 		(*Event_PermutationKeyAdded)(nil),
 		(*Event_ReservedWordsSet)(nil),
+		(*Event_ListEntryAdded)(nil),
+		(*Event_ListEntryRemoved)(nil),
+		(*Event_SwitchChanged)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -763,7 +1007,7 @@ func file_hoplog_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hoplog_v1_event_proto_rawDesc), len(file_hoplog_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

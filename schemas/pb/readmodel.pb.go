@@ -38,8 +38,10 @@ type Redirect struct {
 	Banned         bool                   `protobuf:"varint,10,opt,name=banned,proto3" json:"banned,omitempty"`
 	BannedLegal    bool                   `protobuf:"varint,11,opt,name=banned_legal,json=bannedLegal,proto3" json:"banned_legal,omitempty"`
 	Deleted        bool                   `protobuf:"varint,12,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Stands for the owner's name (events.OwnerHash); 0 in records that were written before there was trust in owners.
+	Owner         uint64 `protobuf:"fixed64,13,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Redirect) Reset() {
@@ -154,6 +156,13 @@ func (x *Redirect) GetDeleted() bool {
 		return x.Deleted
 	}
 	return false
+}
+
+func (x *Redirect) GetOwner() uint64 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
 }
 
 // HistoryEntry is one event of a link with where it stands in the log.
@@ -510,7 +519,7 @@ var File_hoplog_v1_readmodel_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_readmodel_proto_rawDesc = "" +
 	"\n" +
-	"\x19hoplog/v1/readmodel.proto\x12\thoplog.v1\x1a\x15hoplog/v1/event.proto\x1a\x14hoplog/v1/link.proto\"\xfd\x02\n" +
+	"\x19hoplog/v1/readmodel.proto\x12\thoplog.v1\x1a\x15hoplog/v1/event.proto\x1a\x14hoplog/v1/link.proto\"\x93\x03\n" +
 	"\bRedirect\x12\x17\n" +
 	"\alink_id\x18\x01 \x01(\x04R\x06linkId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x16\n" +
@@ -525,7 +534,8 @@ const file_hoplog_v1_readmodel_proto_rawDesc = "" +
 	"\x06banned\x18\n" +
 	" \x01(\bR\x06banned\x12!\n" +
 	"\fbanned_legal\x18\v \x01(\bR\vbannedLegal\x12\x18\n" +
-	"\adeleted\x18\f \x01(\bR\adeleted\"\xa3\x01\n" +
+	"\adeleted\x18\f \x01(\bR\adeleted\x12\x14\n" +
+	"\x05owner\x18\r \x01(\x06R\x05owner\"\xa3\x01\n" +
 	"\fHistoryEntry\x12&\n" +
 	"\x05event\x18\x01 \x01(\v2\x10.hoplog.v1.EventR\x05event\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x14\n" +

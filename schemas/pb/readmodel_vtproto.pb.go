@@ -5,6 +5,7 @@
 package pb
 
 import (
+	binary "encoding/binary"
 	fmt "fmt"
 	protohelpers "github.com/planetscale/vtprotobuf/protohelpers"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -48,6 +49,12 @@ func (m *Redirect) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Owner != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.Owner))
+		i--
+		dAtA[i] = 0x69
 	}
 	if m.Deleted {
 		i--
@@ -476,6 +483,9 @@ func (m *Redirect) SizeVT() (n int) {
 	if m.Deleted {
 		n += 2
 	}
+	if m.Owner != 0 {
+		n += 9
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -876,6 +886,16 @@ func (m *Redirect) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Deleted = bool(v != 0)
+		case 13:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Owner", wireType)
+			}
+			m.Owner = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Owner = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -1932,6 +1952,16 @@ func (m *Redirect) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Deleted = bool(v != 0)
+		case 13:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Owner", wireType)
+			}
+			m.Owner = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Owner = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/readmodels/deny"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// redirectTestLists folds entries, and closes tiers.
+func redirectTestLists(entries []*pb.ListEntry, closed ...pb.TrustTier) *commands.Control {
+	var list []*pb.Event
+	for _, e := range entries {
+		list = append(list, &pb.Event{Kind: &pb.Event_ListEntryAdded{ListEntryAdded: &pb.ListEntryAdded{Entry: e}}})
+	}
+	for _, tier := range closed {
+		list = append(list, &pb.Event{Kind: &pb.Event_SwitchChanged{SwitchChanged: &pb.SwitchChanged{Tier: tier, Closed: true, Step: pb.SwitchStep_SWITCH_TURNED}}})
+	}
+	return commands.EvolveControl(nil, &pb.Envelope{Seq: 1, Events: list})
+}
+
+func TestRedirectDenies(t *testing.T) {
+	denied := func(kind pb.ListKind, value string, legal bool) *pb.ListEntry {
+		return &pb.ListEntry{List: pb.ListName_DENYLIST, Kind: kind, Value: value, Legal: legal}
+	}
+	state := redirectTestLists([]*pb.ListEntry{
+		denied(pb.ListKind_LIST_CODE, "s.example/denied", false), denied(pb.ListKind_LIST_CODE, "s.example/legal", true), denied(pb.ListKind_LIST_CODE, "s.example/unknown", false),
+		denied(pb.ListKind_LIST_HOST, "evil.example", false), denied(pb.ListKind_LIST_HOST_SUFFIX, "bad.example", true), denied(pb.ListKind_LIST_NETWORK, "198.51.100.0/24", false),
+		{List: pb.ListName_ALLOWLIST, Kind: pb.ListKind_LIST_HOST, Value: "good.bad.example"},
+		{List: pb.ListName_TRUST, Kind: pb.ListKind_LIST_OWNER, Value: "ann", Tier: pb.TrustTier_TRUST_LOW},
+		{List: pb.ListName_TRUST, Kind: pb.ListKind_LIST_OWNER, Value: "eve", Tier: pb.TrustTier_TRUST_HIGH},
+	}, pb.TrustTier_TRUST_HIGH)
+	age := time.Second
+	gate := deny.NewGate(func() *commands.Control { return state }, func() time.Duration { return age }, 5*time.Second)
+	node := newRedirectNode(t, func(d *RedirectDeps) { d.Gate, d.TrustedHops = gate, 1 })
+	add := func(code, target, owner string) {
+		node.add(code, &pb.Redirect{Target: target, Owner: events.OwnerHash(owner)})
+	}
+	add("plain", "https://example.com/", "bob")
+	for _, code := range []string{"denied", "legal", "Denied"} {
+		add(code, "https://example.com/", "bob")
+	}
+	add("evil", "https://EVIL.example:8443/x", "bob")
+	add("below", "https://a.bad.example/", "bob")
+	add("good", "https://good.bad.example/", "bob")
+	add("anns", "https://example.com/", "ann")
+	add("eves", "https://example.com/", "eve")
+	node.add("banned", &pb.Redirect{Target: "https://example.com/", Banned: true, Owner: events.OwnerHash("ann")})
+	node.add("gone", &pb.Redirect{Target: "https://example.com/", Deleted: true, Owner: events.OwnerHash("eve")})
+
+	check := func(when string, want map[string]int, headers ...string) {
+		t.Helper()
+		for path, status := range want {
+			for _, method := range []string{"GET", "HEAD"} {
+				a := node.visit(method, node.host, path, headers...)
+				after := map[int]string{http.StatusServiceUnavailable: a.header.Get("Retry-After")}[a.status]
+				if a.status != status || (a.status == http.StatusServiceUnavailable) != (after != "") || a.status >= 400 && (a.location() != "" || a.header.Get("Cache-Control") == "") {
+					t.Errorf("%s: %s %s: %d %v, want %d", when, method, path, a.status, a.header, status)
+				}
+			}
+		}
+	}
+	all := map[string]int{"/plain": 302, "/denied": 403, "/denied/": 403, "/d%65nied": 403, "/legal": 451, "/unknown": 403, "/Denied": 302, "/evil": 403, "/below": 451, "/good": 302,
+		"/anns": 302, "/eves": 503, "/banned": 403, "/gone": 410, "/nothing": 404,
+		"/plain+": 200, "/denied+": 403, "/evil+": 403, "/eves+": 503, "/unknown+": 403}
+	check("fresh lists", all)
+	age = 6 * time.Second
+	stale := map[string]int{"/anns": 503, "/anns+": 503}
+	for path, status := range all {
+		if _, low := stale[path]; !low {
+			stale[path] = status
+		}
+	}
+	check("stale lists", stale)
+	check("a denied network", map[string]int{"/plain": 403, "/denied": 403, "/anns": 403, "/nothing": 403}, "X-Forwarded-For: 198.51.100.7")
+	check("another network", map[string]int{"/plain": 302}, "X-Forwarded-For: 198.51.101.7")
+	if a := node.get("/eves"); a.header.Get("Retry-After") != "60" {
+		t.Errorf("a closed tier: Retry-After %q", a.header.Get("Retry-After"))
+	}
+	if a := node.get("/anns"); a.header.Get("Retry-After") != "5" {
+		t.Errorf("stale lists: Retry-After %q", a.header.Get("Retry-After"))
+	}
+	if counts := gate.Counts(); counts["forbidden"] == 0 || counts["legal"] == 0 || counts["closed"] == 0 || counts["stale"] == 0 {
+		t.Errorf("%v", counts)
+	}
+	served := 0
+	for _, click := range node.clicks() {
+		if click.GetStatus() != 302 {
+			t.Errorf("a click that was not served: %v", click)
+		}
+		served++
+	}
+	if served == 0 {
+		t.Error("no click of those who were served")
+	}
+}
