@@ -23,6 +23,7 @@ var layers = []string{
 	"projections/runner/...",
 	"readmodels",
 	"readmodels/...",
+	"gateway/spool/...", // what clicks wait in: the gateway is built on it
 	"gateway",
 	"gateway/...",
 	".",

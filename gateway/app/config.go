@@ -55,6 +55,7 @@ func processFlags(f *pflag.FlagSet) {
 	f.Duration("click-retention", 30*24*time.Hour, "how long clicks stay in the log")
 	f.String("node", defaultNode(), "name of this node in its clicks")
 	f.String("region", "", "region of this node in its clicks")
+	f.Int64("spool-bytes", 256<<20, "size of the file in which clicks wait for the log; less on a disk that has no room (0: they wait in memory)")
 	f.Int("trusted-hops", 0, "proxies in front whose X-Forwarded-For is believed")
 	f.Duration("gather", 700*time.Millisecond, "how long the click sink waits for company before an insert")
 }
