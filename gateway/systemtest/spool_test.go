@@ -72,6 +72,9 @@ func (r *spoolRig) visitOnce() bool {
 	if err != nil {
 		return false
 	}
+	if a.status == http.StatusServiceUnavailable {
+		return false // a node that has just started does not know its domains yet; such an answer is no click
+	}
 	if a.status != http.StatusFound {
 		r.t.Errorf("visit %s: %d", id, a.status)
 		return false
@@ -97,17 +100,27 @@ func (r *spoolRig) status() (s spoolClicks) {
 	return s
 }
 
+// settle waits as long as brokers and groups need that were killed on a busy machine.
+func (r *spoolRig) settle(what string, probe func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(readyWithin); !probe(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("not within %s: %s", readyWithin, what)
+		}
+	}
+}
+
 // check waits until all has arrived, and compares ClickHouse with the answers that visitors got, one by one.
 func (r *spoolRig) check() {
 	t := r.t
 	t.Helper()
-	r.eventually("the spool is empty", func() bool { s := r.status(); return s.Clicks.Durable && s.Clicks.Waiting == 0 })
+	r.settle("the spool is empty", func() bool { s := r.status(); return s.Clicks.Durable && s.Clicks.Waiting == 0 })
 	if s := r.status(); s.Clicks.Dropped+s.Clicks.Damaged != 0 || s.Clicks.SpoolError != "" {
 		t.Errorf("%+v", s)
 	}
 	var result reconciliation
 	exit := 0
-	r.eventually("ClickHouse agrees with the log", func() bool { result, exit = r.reconcile(); return exit == 0 })
+	r.settle("ClickHouse agrees with the log", func() bool { result, exit = r.reconcile(); return exit == 0 })
 	counts := map[string]int{}
 	for line := range strings.Lines(r.sql("SELECT utm_content, count() FROM hoplog.clicks_raw WHERE node = 'spool-node' GROUP BY utm_content FORMAT TSV")) {
 		id, n, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -135,7 +148,7 @@ func (r *spoolRig) check() {
 	if lost+doubled+invented > 0 || result.LogClicks != result.RawClicks || result.RawClicks != result.AggregateClicks || len(r.visits.answered) < 200 {
 		t.Errorf("%d lost, %d doubled, %d invented", lost, doubled, invented)
 	}
-	for line := range strings.Lines(r.sql("SELECT count() - (max(sequence) - min(sequence) + 1) FROM hoplog.clicks_raw WHERE node = 'spool-node' GROUP BY boot, _partition FORMAT TSV")) {
+	for line := range strings.Lines(r.sql("SELECT max(sequence) - count() FROM hoplog.clicks_raw WHERE node = 'spool-node' GROUP BY boot, partition FORMAT TSV")) {
 		if strings.TrimSpace(line) != "0" {
 			t.Errorf("a hole in a node's sequences: %s", line)
 		}
