@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"hash/maphash"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/mileusna/useragent"
 
@@ -17,34 +19,46 @@ type clickAgent struct {
 	browser string
 }
 
-// clickAgentsKept is how many User-Agent headers each of the cache's two generations holds.
-const clickAgentsKept = 4096
+// clickKnownAgent is a User-Agent header and all that a click needs of it.
+type clickKnownAgent struct {
+	clickAgent
+	header  string
+	encoded []byte   // the fields device, os and browser of a pb.Click
+	digest  [16]byte // first half of the header's SHA-256
+}
 
-// clickAgents remembers what User-Agent headers mean: reading one costs microseconds, and most visitors share few. When
-// the younger generation is full, the older one is forgotten. Safe for concurrent use.
+func newClickKnownAgent(header string) *clickKnownAgent {
+	a := &clickKnownAgent{clickAgent: readClickAgent(strings.ToValidUTF8(header, "?")), header: header}
+	a.encoded = appendClickString(appendClickString(appendClickString(nil, 12, a.device), 13, a.os), 14, a.browser)
+	sum := sha256.Sum256([]byte(header))
+	copy(a.digest[:], sum[:])
+	return a
+}
+
+// clickAgentBits: each of the cache's two tables has that power of two of places.
+const clickAgentBits = 12
+
+// clickAgents remembers what User-Agent headers mean: reading one costs microseconds, and most visitors share few. A header
+// that is new is put into one table and moves into the other when it comes again, so headers that come once do not push out
+// those that come often. Without locks; safe for concurrent use.
 type clickAgents struct {
-	mu         sync.Mutex
-	young, old map[string]clickAgent
+	seed         maphash.Seed
+	often, fresh [1 << clickAgentBits]atomic.Pointer[clickKnownAgent]
 }
 
-func newClickAgents() *clickAgents {
-	return &clickAgents{young: map[string]clickAgent{}}
-}
+func newClickAgents() *clickAgents { return &clickAgents{seed: maphash.MakeSeed()} }
 
-func (a *clickAgents) of(header []byte) clickAgent {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if agent, known := a.young[string(header)]; known {
+func (a *clickAgents) of(header []byte) *clickKnownAgent {
+	place := maphash.Bytes(a.seed, header) >> (64 - clickAgentBits)
+	if agent := a.often[place].Load(); agent != nil && agent.header == string(header) {
 		return agent
 	}
-	agent, known := a.old[string(header)]
-	if !known {
-		agent = readClickAgent(strings.ToValidUTF8(string(header), "?"))
+	if agent := a.fresh[place].Load(); agent != nil && agent.header == string(header) {
+		a.often[place].Store(agent)
+		return agent
 	}
-	if len(a.young) >= clickAgentsKept {
-		a.old, a.young = a.young, make(map[string]clickAgent, clickAgentsKept)
-	}
-	a.young[string(header)] = agent
+	agent := newClickKnownAgent(string(header))
+	a.fresh[place].Store(agent)
 	return agent
 }
 

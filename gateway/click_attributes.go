@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/hoplog/hoplog/events"
@@ -30,7 +31,7 @@ func clickReferrerHost(referrer []byte) []byte {
 	if !found || !clickIsWebScheme(scheme) {
 		return nil
 	}
-	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
+	if end := slices.IndexFunc(rest, clickEndsHost); end >= 0 {
 		rest = rest[:end]
 	} else if len(referrer) >= clickMaxReferrer {
 		return nil // the host itself was cut
@@ -53,6 +54,8 @@ func clickReferrerHost(referrer []byte) []byte {
 	}
 	return host
 }
+
+func clickEndsHost(c byte) bool { return c == '/' || c == '?' || c == '#' }
 
 func clickIsWebScheme(scheme []byte) bool {
 	return bytes.EqualFold(scheme, []byte("https")) || bytes.EqualFold(scheme, []byte("http")) ||

@@ -58,42 +58,44 @@ func TestClickVisitors(t *testing.T) {
 	address := netip.MustParseAddr("192.0.2.7")
 	day := int64(20_000) * clickDayUS
 	one, two := newClickVisitors([]byte("secret")), newClickVisitors([]byte("secret"))
-	first := one.number(day, address, []byte("agent"))
-	if first == 0 || first != two.number(day+clickDayUS-1, address, []byte("agent")) {
+	first := one.number(day, address, testDigest("agent"))
+	if first == 0 || first != two.number(day+clickDayUS-1, address, testDigest("agent")) {
 		t.Error("two nodes disagree on one day")
 	}
 	for what, other := range map[string]uint64{
-		"next day":     one.number(day+clickDayUS, address, []byte("agent")),
-		"other agent":  one.number(day, address, []byte("other")),
-		"other IP":     one.number(day, netip.MustParseAddr("192.0.2.8"), []byte("agent")),
-		"other secret": newClickVisitors([]byte("x")).number(day, address, []byte("agent")),
+		"next day":     one.number(day+clickDayUS, address, testDigest("agent")),
+		"other agent":  one.number(day, address, testDigest("other")),
+		"other IP":     one.number(day, netip.MustParseAddr("192.0.2.8"), testDigest("agent")),
+		"other secret": newClickVisitors([]byte("x")).number(day, address, testDigest("agent")),
 	} {
 		if other == first {
 			t.Errorf("%s: the same visitor", what)
 		}
 	}
-	if n := one.number(day, netip.Addr{}, []byte("agent")); n != 0 {
+	if n := one.number(day, netip.Addr{}, testDigest("agent")); n != 0 {
 		t.Errorf("a visitor of nowhere: %d", n)
 	}
 }
 
+func testDigest(agent string) [16]byte { return newClickKnownAgent(agent).digest }
+
 func FuzzClick(f *testing.F) {
 	f.Add("abc", redirectTestAgent, "https://example.com/x", "utm_source=a%20b&utm_term=%ff", int64(1), true)
 	f.Add("\xff", "\xff\xfe", "https://\xff@[::1]:1", "utm_source=%", int64(-1), false)
-	recorder := newClickTestRecorder(f, &clickTestAppender{}, ClickConfig{Partitions: 1})
-	encoder := newClickEncoder(recorder, 0)
+	agents, visitors, encoder := newClickAgents(), newClickVisitors([]byte("secret")), &clickEncoder{}
 	f.Fuzz(func(t *testing.T, code, agent, referrer, query string, time int64, prefetch bool) {
 		if !utf8.ValidString(code) {
 			code = "x" // the path's decoder lets none through
 		}
 		click := Click{LinkID: 1, TimeUS: time, Status: 302, Namespace: "s.example", Code: []byte(code), UserAgent: []byte(agent), Referrer: []byte(referrer),
 			Query: []byte(query), Prefetch: prefetch, Address: netip.MustParseAddr("192.0.2.7")}
-		arena := appendRawClick(nil, &click)
-		if len(arena) > clickMaxRawBytes {
-			t.Fatalf("%d bytes", len(arena))
+		known := agents.of(clickCut(click.UserAgent, clickMaxUserAgent))
+		value := encoder.append(clickBlockPrefix("n", "r", [16]byte{1}, 3), &click, 5, known, visitors.number(time, click.Address, known.digest))
+		if len(value) > clickMaxBytes {
+			t.Fatalf("%d bytes", len(value))
 		}
 		var block pb.ClickBlock
-		if err := block.UnmarshalVT(encoder.encode(clickBlock{first: 5, clicks: 1, arena: arena})); err != nil || len(block.Clicks) != 1 {
+		if err := block.UnmarshalVT(value); err != nil || len(block.Clicks) != 1 || block.Node != "n" || block.Partition != 3 {
 			t.Fatal(err)
 		}
 		c := block.Clicks[0]
@@ -101,6 +103,9 @@ func FuzzClick(f *testing.F) {
 			if !utf8.ValidString(s) || len(s) > 256 || strings.ContainsAny(s, "\r\n\x00") {
 				t.Errorf("%q", s)
 			}
+		}
+		if len(code) <= clickMaxCode && c.Code != code {
+			t.Errorf("code %q is %q", code, c.Code)
 		}
 		if c.Sequence != 5 || c.TimeUs != time || string(c.Ip) != "\xc0\x00\x02\x00" {
 			t.Errorf("%v", c)

@@ -2,77 +2,78 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/gateway/spool"
 )
 
-// clickBlock is a run of raw clicks with consecutive sequences.
-type clickBlock struct {
-	first  uint64 // sequence of its first click
-	clicks uint64
-	arena  []byte
-}
-
-// clickPartition is the open block of one partition, those behind it, and its counts. One goroutine sends them.
+// clickPartition is the open block of one partition, those behind it, and its counts. A block is a segment of the spool.
+// One goroutine sends them.
 type clickPartition struct {
 	mu       sync.Mutex
 	sequence uint64 // last one given out
-	open     clickBlock
-	full     []clickBlock // oldest first
+	open     *spool.Segment
+	full     []*spool.Segment // oldest first; those of an earlier process are the first of all
 	closing  bool
 	sent     uint64
 	dropped  uint64
 	waiting  uint64
 	blocks   uint64
 	failure  error
+	encoder  clickEncoder
 
 	wake     chan struct{} // there is a first click, a full block, or an end
 	number   int32
+	prefix   []byte // of every block
 	recorder *ClickRecorder
 	_        [64]byte // keeps neighbours off each other's cache lines
 }
 
-func (p *clickPartition) start(ctx context.Context, r *ClickRecorder, number int32) {
+func (p *clickPartition) prepare(r *ClickRecorder, number int32) {
 	p.number, p.recorder, p.wake = number, r, make(chan struct{}, 1)
-	r.senders.Add(1)
+	p.prefix = clickBlockPrefix(r.config.Node, r.config.Region, r.boot, number)
+}
+
+// takeOver queues a block that an earlier process left, before any of this one.
+func (p *clickPartition) takeOver(block *spool.Segment) {
+	p.full = append(p.full, block)
+	p.waiting += block.Records()
+}
+
+func (p *clickPartition) start(ctx context.Context) {
+	p.recorder.senders.Add(1)
 	go func() {
-		defer r.senders.Done()
-		p.run(ctx, newClickEncoder(r, number))
+		defer p.recorder.senders.Done()
+		p.run(ctx)
 	}()
 }
 
-func (p *clickPartition) record(c *Click) {
+func (p *clickPartition) record(c *Click, agent *clickKnownAgent, visitor uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sequence++
-	if p.closing || !p.makeRoom() {
+	if p.closing || !p.makeRoom() || !p.open.Commit(p.encoder.append(p.open.Tail(), c, p.sequence, agent, visitor)) {
 		p.dropped++
 		return
 	}
-	p.open.arena = appendRawClick(p.open.arena, c)
-	p.open.clicks++
 	p.waiting++
-	if p.open.clicks == 1 {
+	if p.open.Records() == 1 {
 		p.signal()
 	}
 }
 
-// makeRoom closes a full block and opens the next. False: there is no memory left.
+// makeRoom closes a full block and opens the next. False: the spool is full.
 func (p *clickPartition) makeRoom() bool {
-	if p.open.arena != nil && len(p.open.arena) < p.recorder.config.BlockBytes {
+	if p.open != nil && p.open.Len() < p.recorder.config.BlockBytes && p.open.Fits(clickMaxBytes) {
 		return true
 	}
-	if p.open.clicks > 0 {
+	if p.open != nil {
 		p.full = append(p.full, p.open)
-		p.open = clickBlock{}
 		p.signal()
 	}
-	p.open.arena = p.recorder.arenas.take()
-	p.open.first = p.sequence
-	return p.open.arena != nil
+	p.open = p.recorder.spool.Take(spool.Identity{Partition: p.number, Boot: p.recorder.boot, First: p.sequence}, p.prefix)
+	return p.open != nil
 }
 
 func (p *clickPartition) signal() {
@@ -102,24 +103,8 @@ func (p *clickPartition) addTo(s *ClickStatus) {
 	}
 }
 
-// run sends block after block until the partition is closed and empty, or ctx is done.
-func (p *clickPartition) run(ctx context.Context, encoder *clickEncoder) {
-	for {
-		block, ok := p.next(ctx)
-		if !ok {
-			return
-		}
-		err := p.send(ctx, encoder.encode(block))
-		if ctx.Err() != nil && err != nil {
-			return // what waits is counted as waiting
-		}
-		p.settle(block, err)
-		p.recorder.arenas.put(block.arena)
-	}
-}
-
 // next returns the oldest block that is due: full, open for long enough, or the last.
-func (p *clickPartition) next(ctx context.Context) (clickBlock, bool) {
+func (p *clickPartition) next(ctx context.Context) (*spool.Segment, bool) {
 	timer := time.NewTimer(p.recorder.config.FlushEvery)
 	defer timer.Stop()
 	timed, due := false, false
@@ -129,16 +114,16 @@ func (p *clickPartition) next(ctx context.Context) (clickBlock, bool) {
 		case clickTaken:
 			return block, true
 		case clickEnded:
-			return block, false
+			return nil, false
 		case clickOpen:
 			if !timed {
-				timer.Reset(p.recorder.config.FlushEvery)
+				timer.Reset(p.recorder.flushIn(time.Now()))
 				timed = true
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return block, false
+			return nil, false
 		case <-p.wake:
 		case <-timer.C:
 			due = timed
@@ -155,7 +140,7 @@ const (
 	clickEnded
 )
 
-func (p *clickPartition) take(due bool) (clickBlock, clickTake) {
+func (p *clickPartition) take(due bool) (*spool.Segment, clickTake) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.full) > 0 {
@@ -163,68 +148,16 @@ func (p *clickPartition) take(due bool) (clickBlock, clickTake) {
 		p.full = append(p.full[:0], p.full[1:]...)
 		return block, clickTaken
 	}
-	if p.open.clicks == 0 {
+	if p.open == nil {
 		if p.closing {
-			return clickBlock{}, clickEnded
+			return nil, clickEnded
 		}
-		return clickBlock{}, clickNothing
+		return nil, clickNothing
 	}
 	if !due && !p.closing {
-		return clickBlock{}, clickOpen
+		return nil, clickOpen
 	}
 	block := p.open
-	p.open = clickBlock{}
+	p.open = nil
 	return block, clickTaken
-}
-
-const (
-	clickFirstPause = 50 * time.Millisecond
-	clickLongPause  = 2 * time.Second
-)
-
-// send appends the block, again and again until the log has it. The error is errClickUnencodable, or ctx was done.
-func (p *clickPartition) send(ctx context.Context, value []byte) error {
-	for pause := clickFirstPause; ; pause = min(2*pause, clickLongPause) {
-		answer := make(chan error, 1)
-		// The answer is waited for even when ctx is done: until it comes, the value belongs to the appender.
-		p.recorder.appender.AppendAsync(ctx, p.number, eventlog.Record{Value: value}, func(_ int64, err error) { answer <- err })
-		err := <-answer
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, eventlog.ErrTooLarge) {
-			return errors.Join(errClickUnencodable, err)
-		}
-		p.note(err)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
-}
-
-// note remembers a failed append, and logs it when the one before it succeeded.
-func (p *clickPartition) note(err error) {
-	p.mu.Lock()
-	news := p.failure == nil
-	p.failure = err
-	p.mu.Unlock()
-	if news {
-		p.recorder.logger.Warn("clicks not appended, trying again", "partition", p.number, "error", err)
-	}
-}
-
-func (p *clickPartition) settle(block clickBlock, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting -= block.clicks
-	if err != nil {
-		p.dropped += block.clicks
-		p.failure = err
-		return
-	}
-	p.sent += block.clicks
-	p.blocks++
-	p.failure = nil
 }

@@ -3,15 +3,14 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/gateway/spool"
 )
 
 // ClickAppender writes records to the clicks topic. answer is called exactly once for each record, from any goroutine, with
@@ -31,14 +30,16 @@ type ClickConfig struct {
 	VisitorSecret []byte
 
 	FlushEvery time.Duration // longest time that a click waits for company; default 100 ms
-	BlockBytes int           // raw clicks that fill a block; default 256 KiB
-	MaxBytes   int           // memory for blocks, open and in flight, in all; default 64 MiB
+	BlockBytes int           // encoded clicks that fill a block; default 248 KiB
+	MaxAge     time.Duration // blocks of an earlier process that are older are dropped; default: none are
+	Spool      string        // file in which clicks wait; default: memory
+	MaxBytes   int64         // bound of the spool; default 64 MiB
 }
 
 const (
 	clickFlushEvery = 100 * time.Millisecond
-	clickBlockBytes = 256 << 10
-	clickMaxBytes   = 64 << 20
+	clickBlockBytes = 248 << 10
+	clickMaxMemory  = 64 << 20
 )
 
 func (c ClickConfig) withDefaults() (ClickConfig, error) {
@@ -52,7 +53,7 @@ func (c ClickConfig) withDefaults() (ClickConfig, error) {
 		c.BlockBytes = clickBlockBytes
 	}
 	if c.MaxBytes <= 0 {
-		c.MaxBytes = clickMaxBytes
+		c.MaxBytes = clickMaxMemory
 	}
 	if len(c.VisitorSecret) == 0 {
 		c.VisitorSecret = make([]byte, 32)
@@ -63,13 +64,13 @@ func (c ClickConfig) withDefaults() (ClickConfig, error) {
 
 // ClickRecorder takes the clicks of a redirect node and brings them to the log as blocks.
 //
-// What holds: Record never blocks and, in the steady state, never allocates. Every click has the next sequence of its
-// (node, boot, partition), dense from 1; a click that finds no room is dropped, which uses up its sequence and is counted.
-// Blocks of a partition go out one after the other, each again until it is acknowledged: a block that arrives twice is told
-// by its sequences, and none overtakes another.
+// What holds: Record never blocks and, in the steady state, never allocates and makes no system call. Every click has the
+// next sequence of its (node, boot, partition), dense from 1; a click that finds no room is dropped, which uses up its
+// sequence and is counted. Blocks of a partition go out one after the other, each again until it is acknowledged: a block
+// that arrives twice is told by its sequences, and none overtakes another.
 //
-// Clicks wait in memory: what kills the process without a word (kill -9, power) takes the clicks along that were not
-// acknowledged yet, which are those of the last 100 ms when the log answers.
+// Clicks wait in a spool (package spool), in the bytes that go to the log. With a file, the end of the process takes none
+// along: the next one sends first what it finds, byte for byte, under the names it was recorded with.
 type ClickRecorder struct {
 	config   ClickConfig
 	boot     [16]byte
@@ -77,28 +78,44 @@ type ClickRecorder struct {
 	logger   *slog.Logger
 
 	partitions []clickPartition
-	arenas     clickArenas
 	agents     *clickAgents
+	visitors   *clickVisitors
+	phase      time.Duration // shifts the flushes of this node against those of others
+	spool      *spool.Spool
+	found      clickFound
 
-	closed  atomic.Bool
 	abandon context.CancelFunc // ends the senders before all is sent
 	senders sync.WaitGroup
+	unmap   sync.Once
 }
 
-// NewClickRecorder starts a recorder with one sender per partition. Close ends it.
+// NewClickRecorder starts a recorder with one sender per partition. Close ends it. Without a usable file, clicks wait in
+// memory: redirects go on, and Status says so.
 func NewClickRecorder(appender ClickAppender, config ClickConfig, logger *slog.Logger) (*ClickRecorder, error) {
 	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &ClickRecorder{config: config, appender: appender, logger: logger, agents: newClickAgents(), abandon: cancel}
+	r := &ClickRecorder{config: config, appender: appender, logger: logger, agents: newClickAgents(),
+		visitors: newClickVisitors(config.VisitorSecret), abandon: cancel,
+		phase: mathrand.N(config.FlushEvery)}
 	_, _ = rand.Read(r.boot[:]) // never fails
-	size := config.BlockBytes + clickMaxRawBytes
-	r.arenas = clickArenas{size: size, free: make(chan []byte, max(config.MaxBytes/size, config.Partitions+1))}
+	left, err := r.openSpool()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
 	r.partitions = make([]clickPartition, config.Partitions)
 	for i := range r.partitions {
-		r.partitions[i].start(ctx, r, int32(i))
+		r.partitions[i].prepare(r, int32(i))
+	}
+	for _, block := range left.Segments {
+		// The topic may have fewer partitions than it had. A block names its own, and always goes to the same place.
+		r.partitions[uint32(block.Partition)%uint32(config.Partitions)].takeOver(block)
+	}
+	for i := range r.partitions {
+		r.partitions[i].start(ctx)
 	}
 	return r, nil
 }
@@ -108,15 +125,32 @@ func (r *ClickRecorder) Boot() [16]byte { return r.boot }
 
 // Record takes a click, or drops and counts it. It never blocks.
 func (r *ClickRecorder) Record(c *Click) {
+	agent := r.agents.of(clickCut(c.UserAgent, clickMaxUserAgent))
+	visitor := r.visitors.number(c.TimeUS, c.Address, agent.digest)
 	// Any partition will do; a random one spreads a hot link without a counter that all cores write to.
 	i := uint64(mathrand.Uint32()) * uint64(len(r.partitions)) >> 32
-	r.partitions[i].record(c)
+	r.partitions[i].record(c, agent, visitor)
 }
 
-// Close takes no more clicks, sends what there is and returns when all of it is acknowledged, or with an error when ctx is
-// done first. Idempotent.
+// flushIn returns how long a block that got its first click now stays open: between half of FlushEvery and all of it. All
+// partitions flush on one grid, so that their blocks share a request to the log.
+func (r *ClickRecorder) flushIn(now time.Time) time.Duration {
+	grid := max(1, r.config.FlushEvery/2)
+	return r.config.FlushEvery - time.Duration(now.UnixNano()+int64(r.phase))%grid
+}
+
+// clickCloseWithin bounds how long Close tries to send what the next process would send as well.
+const clickCloseWithin = 3 * time.Second
+
+// Close takes no more clicks, sends what there is and returns when all of it is acknowledged. When ctx is done first, or the
+// log does not answer, clicks in a file wait for the next process; clicks in memory are lost, and the error says how many.
+// Idempotent.
 func (r *ClickRecorder) Close(ctx context.Context) error {
-	r.closed.Store(true)
+	if r.config.Spool != "" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, clickCloseWithin)
+		defer cancel()
+	}
 	for i := range r.partitions {
 		r.partitions[i].close()
 	}
@@ -125,69 +159,13 @@ func (r *ClickRecorder) Close(ctx context.Context) error {
 		r.senders.Wait()
 		close(done)
 	}()
+	var late error
 	select {
 	case <-done:
-		r.abandon()
-		return nil
 	case <-ctx.Done():
-		r.abandon()
-		<-done
-		lost := r.Status().Waiting
-		if lost == 0 {
-			return nil
-		}
-		return fmt.Errorf("sending the last clicks: %d not acknowledged: %w", lost, ctx.Err())
+		late = ctx.Err()
 	}
+	r.abandon()
+	<-done
+	return r.closeSpool(late)
 }
-
-// ClickStatus is what a recorder has done so far, in clicks unless named otherwise.
-type ClickStatus struct {
-	Taken        uint64 `json:"taken"` // took a sequence, dropped ones included
-	Sent         uint64 `json:"sent"`  // acknowledged by the log
-	Dropped      uint64 `json:"dropped"`
-	Waiting      uint64 `json:"waiting"`              // in open blocks and in blocks not acknowledged
-	Blocks       uint64 `json:"blocks"`               // acknowledged
-	WaitingBytes int    `json:"waiting_bytes"`        // memory of the blocks that are not free
-	LastError    string `json:"last_error,omitempty"` // of the last append that failed, empty when the one after it succeeded
-	Durability   string `json:"durability"`           // what a kill of this process would lose
-}
-
-// ClickDurability says what is not safe yet.
-const ClickDurability = "clicks wait in memory until the log has them: kill -9 of this node loses its open blocks"
-
-// Status may be called at any time.
-func (r *ClickRecorder) Status() ClickStatus {
-	s := ClickStatus{WaitingBytes: r.arenas.used(), Durability: ClickDurability}
-	for i := range r.partitions {
-		r.partitions[i].addTo(&s)
-	}
-	return s
-}
-
-// clickArenas is the bounded memory of blocks. Arenas are made on demand and used again.
-type clickArenas struct {
-	size int
-	made atomic.Int64
-	free chan []byte // its capacity is the bound
-}
-
-// take returns an empty arena, or nil when the bound is reached.
-func (a *clickArenas) take() []byte {
-	select {
-	case arena := <-a.free:
-		return arena
-	default:
-	}
-	if a.made.Add(1) > int64(cap(a.free)) {
-		a.made.Add(-1)
-		return nil
-	}
-	return make([]byte, 0, a.size)
-}
-
-func (a *clickArenas) put(arena []byte) { a.free <- arena[:0] }
-
-func (a *clickArenas) used() int { return (int(a.made.Load()) - len(a.free)) * a.size }
-
-// errClickUnencodable: a block is larger than its topic takes; it cannot be sent at all.
-var errClickUnencodable = errors.New("click block is too large for its topic")

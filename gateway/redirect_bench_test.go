@@ -31,37 +31,3 @@ func BenchmarkRedirect(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkClickRecord is what a click costs the visitor's path.
-func BenchmarkClickRecord(b *testing.B) {
-	recorder := newClickTestRecorder(b, &clickTestAppender{}, ClickConfig{Partitions: 4})
-	click := Click{LinkID: 1, Version: 1, TimeUS: 1, Status: 302, Namespace: "s.example", Code: []byte("bench"), UserAgent: []byte(redirectTestAgent)}
-	b.ReportAllocs()
-	for b.Loop() {
-		recorder.Record(&click)
-	}
-	b.ReportMetric(float64(recorder.Status().Dropped)/float64(b.N), "dropped/op")
-}
-
-// BenchmarkClickEncode is what a click costs behind that path.
-func BenchmarkClickEncode(b *testing.B) {
-	recorder := newClickTestRecorder(b, &clickTestAppender{}, ClickConfig{Partitions: 1})
-	encoder := newClickEncoder(recorder, 0)
-	click := Click{LinkID: 1, Version: 1, TimeUS: 1, Status: 302, Namespace: "s.example", Code: []byte("bench"), UserAgent: []byte(redirectTestAgent),
-		Referrer: []byte("https://news.example/today"), Query: []byte("utm_source=x")}
-	const clicks = 500
-	var arena []byte
-	var value []byte
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		arena = arena[:0]
-		for range clicks {
-			arena = appendRawClick(arena, &click)
-		}
-		value = encoder.encode(clickBlock{first: 1, clicks: clicks, arena: arena})
-		n++
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n*clicks), "ns/click")
-	b.ReportMetric(float64(len(value))/clicks, "B/click")
-}

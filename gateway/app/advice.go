@@ -84,6 +84,17 @@ func (r *statusReport) clicksOff(say func(part, off, do string)) {
 	if c := r.Clicks; c != nil && c.Dropped > 0 {
 		say("clicks of this node", fmt.Sprintf("%d dropped since the start", c.Dropped), "the log did not take them in time; the loss is counted, `hoplog reconcile` shows it")
 	}
+	if c := r.Clicks; c != nil {
+		if c.SpoolError != "" {
+			say("clicks of this node", "they wait in memory: "+c.SpoolError, "kill -9 would lose those that the log does not have: make room or mend the directory, and start this node again")
+		}
+		if c.SpoolBytes > 0 && c.WaitingBytes > c.SpoolBytes/2 {
+			say("clicks of this node", fmt.Sprintf("the spool is %d%% full", 100*c.WaitingBytes/c.SpoolBytes), "when it is full, new clicks are lost: is the broker reachable (`hoplog topics`)?")
+		}
+		if c.Damaged > 0 {
+			say("clicks of this node", fmt.Sprintf("%d were unreadable in the spool at the start", c.Damaged), "the machine stopped without a word, or the disk is failing; they are lost")
+		}
+	}
 	for _, s := range r.Sink {
 		if s.Error != "" {
 			say(fmt.Sprintf("sink %d", s.Partition), s.Error, "clicks wait in the log, statistics are old meanwhile: is ClickHouse up?")

@@ -34,6 +34,9 @@ func TestStatusSaysWhatToLookAt(t *testing.T) {
 		"stale reads":          {statusReport{AsOf: &old}, "read models", "1m0s ago"},
 		"a late projection":    {statusReport{Projections: []projectionStatus{{Projection: "links/1", Lag: []int64{6000, 7000}}}}, "projection links/1", "13000 records behind"},
 		"dropped clicks":       {statusReport{Clicks: &gateway.ClickStatus{Dropped: 3}}, "clicks of this node", "3 dropped"},
+		"no spool":             {statusReport{Clicks: &gateway.ClickStatus{SpoolError: "no space"}}, "clicks of this node", "in memory: no space"},
+		"a full spool":         {statusReport{Clicks: &gateway.ClickStatus{SpoolBytes: 100, WaitingBytes: 90}}, "clicks of this node", "90% full"},
+		"a damaged spool":      {statusReport{Clicks: &gateway.ClickStatus{Damaged: 5}}, "clicks of this node", "5 were unreadable"},
 		"a waiting sink":       {statusReport{Sink: []sinkStatus{{Partition: 1, Error: "refused"}}}, "sink 1", "refused"},
 		"missing clicks":       {statusReport{Sink: []sinkStatus{{Partition: 1, Gaps: 4}}}, "sink 1", "4 clicks never arrived"},
 	} {

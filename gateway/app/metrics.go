@@ -33,11 +33,13 @@ var (
 	metricBurnt       = prometheus.NewDesc("hoplog_mint_burnt_total", "Candidates burnt in this life.", []string{"partition"}, nil)
 	metricPooled      = prometheus.NewDesc("hoplog_mint_pooled", "Candidates waiting in pools.", []string{"partition"}, nil)
 
-	metricCache = prometheus.NewDesc("hoplog_redirect_cache_lookups_total", "Look-ups of the map in memory.", []string{"result"}, nil)
-	metricClick = prometheus.NewDesc("hoplog_clicks_total", "Clicks of this node.", []string{"state"}, nil)
-	metricDeny  = prometheus.NewDesc("hoplog_redirect_denied_total", "Visitors who were turned away by lists and switches.", []string{"answer"}, nil)
-	metricPulse = prometheus.NewDesc("hoplog_lists_age_seconds", "How old this node's lists can be at most.", nil, nil)
-	metricSink  = prometheus.NewDesc("hoplog_sink_clicks_total", "Clicks that the sink of a partition met, over all its writers.", []string{"partition", "state"}, nil)
+	metricCache  = prometheus.NewDesc("hoplog_redirect_cache_lookups_total", "Look-ups of the map in memory.", []string{"result"}, nil)
+	metricClick  = prometheus.NewDesc("hoplog_clicks_total", "Clicks of this node.", []string{"state"}, nil)
+	metricSpool  = prometheus.NewDesc("hoplog_click_spool_bytes", "Bytes of the click spool: of blocks that the log does not have yet, and in all.", []string{"part"}, nil)
+	metricOnDisk = prometheus.NewDesc("hoplog_click_spool_durable", "1 when clicks wait in a file, 0 when they wait in memory.", nil, nil)
+	metricDeny   = prometheus.NewDesc("hoplog_redirect_denied_total", "Visitors who were turned away by lists and switches.", []string{"answer"}, nil)
+	metricPulse  = prometheus.NewDesc("hoplog_lists_age_seconds", "How old this node's lists can be at most.", nil, nil)
+	metricSink   = prometheus.NewDesc("hoplog_sink_clicks_total", "Clicks that the sink of a partition met, over all its writers.", []string{"partition", "state"}, nil)
 )
 
 // Describe implements prometheus.Collector: which metrics there are depends on the roles.
@@ -85,6 +87,11 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		count(metricClick, s.Taken, "taken")
 		count(metricClick, s.Sent, "sent")
 		count(metricClick, s.Dropped, "dropped")
+		count(metricClick, s.Left, "left")
+		count(metricClick, s.Damaged, "damaged")
+		gauge(metricSpool, float64(s.WaitingBytes), "waiting")
+		gauge(metricSpool, float64(s.SpoolBytes), "all")
+		gauge(metricOnDisk, truth(s.Durable))
 	}
 	if sink := c.n.parts.sink; sink != nil {
 		for _, s := range sink.Status().Partitions {

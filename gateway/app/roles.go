@@ -169,8 +169,7 @@ func (n *node) startRedirect(ctx context.Context) error {
 		return fmt.Errorf("opening producer session: %w", err)
 	}
 	n.onClose("click session", func() error { session.Close(); return nil })
-	recorder, err := gateway.NewClickRecorder(session, gateway.ClickConfig{Node: n.GetString("node"), Region: n.GetString("region"), Partitions: n.count,
-		VisitorSecret: []byte(n.GetString("visitor-secret"))}, n.logger)
+	recorder, err := gateway.NewClickRecorder(session, n.clickConfig(), n.logger)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,8 @@ func (r statusReport) print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\tat %d\t%s\n", w.name(), w.Mode, w.Next, withError(w.counts(), w.Error))
 	}
 	if c := r.Clicks; c != nil {
-		fmt.Fprintf(t, "clicks of this node\t%d sent, %d dropped, %d waiting\t%s\t%s\n", c.Sent, c.Dropped, c.Waiting, c.Durability, c.LastError)
+		fmt.Fprintf(t, "clicks of this node\t%d sent, %d dropped, %d waiting, %d%% of the spool\t%s\t%s\n", c.Sent, c.Dropped, c.Waiting,
+			100*c.WaitingBytes/max(1, c.SpoolBytes), c.Durability, c.LastError)
 	}
 	for _, s := range r.Sink {
 		fmt.Fprintf(t, "sink %d\tat %d\t%d rows, %d repeats, %d missing\t%s\n", s.Partition, s.Next, s.Rows, s.Repeats, s.Gaps, s.Error)
