@@ -133,7 +133,7 @@ func (c *chain) seal(e *pb.Envelope) eventlog.Record {
 	record := eventlog.Record{Key: events.BucketKey(e.GetBucket()), Value: value}
 	c.bytes += int64(len(value))
 	for _, a := range events.CloudEvent(events.StreamLink, &events.Envelope{Envelope: e, Hash: hash}) {
-		record.Headers = append(record.Headers, eventlog.Header{Key: a.Key, Value: a.Value})
+		record.Headers = append(record.Headers, a)
 		c.bytes += int64(len(a.Key) + len(a.Value))
 	}
 	return record
