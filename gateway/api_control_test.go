@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -102,7 +103,7 @@ func (r *apiRig) testControlEntries(t *testing.T) {
 		t.Error(a)
 	}
 	again := r.asAdmin(t, "DELETE", "/v1/denylist/"+e.Id+"?note=settled", nil, headerKey, "remove-1")
-	if again.status != http.StatusOK || again.header.Get(headerReplayed) != "true" || string(again.body) != string(a.body) {
+	if again.status != http.StatusOK || again.header.Get(headerReplayed) != "true" || !bytes.Equal(again.body, a.body) {
 		t.Errorf("a repeat: %v, first %v", again, a)
 	}
 	wantProblem(t, r.asAdmin(t, "DELETE", "/v1/denylist/"+e.Id, nil), http.StatusNotFound, ErrorCodeNotFound, "")

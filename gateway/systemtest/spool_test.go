@@ -167,31 +167,31 @@ func TestKilledNodeLosesNoClicks(t *testing.T) {
 	r.check()
 	// The log goes away under load, and comes back to a node that lives.
 	r.load(func() {
-		r.process.kill()
+		r.kill()
 		time.Sleep(1500 * time.Millisecond)
 		if s := r.status(); s.Clicks.Waiting == 0 || !s.Clicks.Durable {
 			t.Errorf("without the log: %+v", s)
 		}
 	})
-	r.process.start()
+	r.start()
 	r.check()
 	// The node dies while the log is away; both come back.
 	r.load(func() {
-		r.process.kill()
+		r.kill()
 		time.Sleep(700 * time.Millisecond)
 		r.node.kill()
 	})
 	r.node.launch()
-	r.process.start()
+	r.start()
 	r.node.ready()
 	if s := r.status(); s.Clicks.Left == 0 {
 		t.Errorf("nothing was left in the spool: %+v", s)
 	}
 	// The node dies while it sends what was left, again and again.
 	r.load(func() {
-		r.process.kill()
+		r.kill()
 		time.Sleep(time.Second)
-		r.process.start()
+		r.start()
 		for i := range 3 {
 			time.Sleep(time.Duration(i*40) * time.Millisecond)
 			again()
@@ -204,7 +204,7 @@ func TestKilledNodeLosesNoClicks(t *testing.T) {
 // in memory says what that means.
 func TestStoppedNodeKeepsItsClicks(t *testing.T) {
 	r := newSpoolRig(t)
-	r.process.kill()
+	r.kill()
 	r.load(func() { time.Sleep(300 * time.Millisecond) })
 	if exit, took := r.node.stop(); exit != 0 || took > 10*time.Second {
 		t.Errorf("SIGTERM: exit %d after %s", exit, took)
@@ -212,7 +212,7 @@ func TestStoppedNodeKeepsItsClicks(t *testing.T) {
 	if entries, err := os.ReadDir(r.node.data + "/clicks"); err != nil || len(entries) != 1 {
 		t.Errorf("%v %v", entries, err)
 	}
-	r.process.start()
+	r.start()
 	r.node.start()
 	r.load(func() { time.Sleep(300 * time.Millisecond) })
 	r.check()
