@@ -59,7 +59,7 @@ func startDev(t *testing.T) *rig {
 	ended := make(chan string, 1)
 	go func() {
 		var out bytes.Buffer
-		if code := run(ctx, []string{"dev", "--data", t.TempDir(), "--log-level", "error", "--chdb", os.DevNull}, &out, &out); code != exitOK {
+		if code := run(ctx, []string{"dev", "--data", t.TempDir(), "--log-level", "error", "--partitions", "4", "--chdb", os.DevNull}, &out, &out); code != exitOK {
 			ended <- out.String()
 		}
 		close(ended)
