@@ -66,7 +66,7 @@ type Floor struct {
 const (
 	floorSingle   = 6_000
 	floorBatch    = 30_000
-	floorRedirect = 2 // times nginx
+	floorRedirect = 1.3 // times nginx
 	floorReplay   = 400_000
 	floorMemory   = 600  // MiB, of everything but ClickHouse in one process, with a million links
 	floorBan      = 50   // ms
