@@ -29,14 +29,14 @@ func newFeed(tail Tail, most int) *feed {
 
 func (f *feed) run(life context.Context, most int) {
 	defer close(f.done)
+	var p polled
 	for {
-		batches, err := f.tail.Poll(life, most)
-		select {
-		case f.polled <- polled{batches, err}:
-		case <-life.Done():
-			return
+		if p.err == nil { // else it is over, and whoever asks hears so again
+			p.batches, p.err = f.tail.Poll(life, most)
 		}
-		if err != nil {
+		select {
+		case f.polled <- p:
+		case <-life.Done():
 			return
 		}
 	}

@@ -85,7 +85,7 @@ func (r *Runner) enter() (leave func()) {
 	return func() { r.running.Store(false) }
 }
 
-// pump reads, folds and commits. The client fetches what comes next meanwhile.
+// pump reads, folds and commits. The feed polls what comes next meanwhile.
 func (r *Runner) pump(ctx context.Context, limit []int64, progress func(int64)) error {
 	var done int64
 	for {

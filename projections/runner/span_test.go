@@ -195,3 +195,41 @@ func TestLentAndKeptFoldTheSame(t *testing.T) {
 		t.Errorf("lent %+v\nkept %+v", a, b)
 	}
 }
+
+// TestSpanEndsWithTheTail: a tail that is over while a commit waits for more ends the commit, and then the run.
+func TestSpanEndsWithTheTail(t *testing.T) {
+	log := logOf(50)
+	lost := &eventlog.OutOfRangeError{Topic: eventlog.EventsLink, Partition: 2, Want: 1}
+	r := newRunner(t, breaker{log, lost}, runner.NewMemory(), &borrower{})
+	wantAlarm(t, r.Run(soon(t)), 2, 1, events.NoBucket)
+	if r.Status().Applied == 0 {
+		t.Error("what came before was not committed")
+	}
+	r.Pause() // nothing is left locked
+	r.Resume()
+}
+
+// breaker is a log whose tail gives one batch, says that there is much more, and is over.
+type breaker struct {
+	runner.Source
+	err error
+}
+
+func (b breaker) NewTail(topic string, from map[int32]int64) (runner.Tail, error) {
+	t, err := b.Source.NewTail(topic, from)
+	return &breakingTail{Tail: boastingTail{t}, err: b.err}, err
+}
+
+type breakingTail struct {
+	runner.Tail
+	err   error
+	given bool
+}
+
+func (t *breakingTail) Poll(ctx context.Context, most int) ([]eventlog.Batch, error) {
+	if t.given {
+		return nil, t.err
+	}
+	t.given = true
+	return t.Tail.Poll(ctx, most)
+}
