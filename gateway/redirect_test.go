@@ -314,8 +314,8 @@ func TestRedirectStoreFails(t *testing.T) {
 
 type panickyStore struct{}
 
-func (panickyStore) Lookup([]byte) (*redirects.Entry, error) { panic("bug") }
-func (panickyStore) Cached([]byte) (*redirects.Entry, bool)  { panic("bug") }
+func (panickyStore) Load([]byte) (*redirects.Record, error)           { panic("bug") }
+func (panickyStore) Find([]byte) (*redirects.Record, redirects.State) { panic("bug") }
 
 func TestRedirectSurvivesABug(t *testing.T) {
 	node := newRedirectNode(t, func(d *RedirectDeps) { d.Store = panickyStore{} })
