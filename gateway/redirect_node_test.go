@@ -48,6 +48,12 @@ func (s *redirectTestStore) Find(routeKey []byte) (*redirects.Record, redirects.
 	return link, redirects.Hit
 }
 
+func (s *redirectTestStore) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
 func (s *redirectTestStore) setCold(cold bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
