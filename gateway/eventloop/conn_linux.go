@@ -196,6 +196,9 @@ func (l *loop) expire(c *conn) {
 			l.settle(c)
 		}
 	default:
+		if len(c.queued) > 0 || !c.served && !c.closing {
+			l.server.counts.timedOut.Add(1)
+		}
 		l.close(c)
 	}
 }

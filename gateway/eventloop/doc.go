@@ -10,7 +10,7 @@
 //     wait together. A connection between requests keeps no buffer.
 //   - Each connection has a deadline at any time.
 //
-// While a server serves, GOMAXPROCS is higher by its loops.
+// While a server serves, GOMAXPROCS is higher by its loops than what the runtime or the operator chooses.
 //
 // It runs on Linux. It must not import the gateway, which it does not know.
 package eventloop
