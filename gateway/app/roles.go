@@ -13,6 +13,7 @@ import (
 	"github.com/hoplog/hoplog/commands/mint"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/gateway"
+	"github.com/hoplog/hoplog/gateway/scan"
 	"github.com/hoplog/hoplog/projections/runner"
 	"github.com/hoplog/hoplog/readmodels/clicks"
 	"github.com/hoplog/hoplog/readmodels/clicks/engine"
@@ -34,6 +35,8 @@ type parts struct {
 	clicks    *clicks.Store
 	pulse     *control.Pulse
 	gate      *deny.Gate
+	plane     *gateway.Redirect
+	scan      *scan.Guard
 }
 
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
