@@ -66,12 +66,21 @@ func (r *Redirect) limit(v *redirectVisit, retry time.Duration) bool {
 		}
 	}
 	v.show(page.page)
-	last := r.scanTold.Load()
-	if v.nowUS-last >= redirectScanLog.Microseconds() && r.scanTold.CompareAndSwap(last, v.nowUS) {
-		s := r.deps.Scan.Totals(v.nowUS)
-		r.deps.Logger.Warn("codes are being guessed", "closed_last", s.Network, "guesses", s.Guesses, "refused_guesses", s.RefusedGuesses, "refused_links", s.RefusedLinks)
-	}
+	r.tellOfScan(v.nowUS)
 	return true
+}
+
+// tellOfScan logs that codes are guessed, once it is more than somebody who is slowed.
+func (r *Redirect) tellOfScan(nowUS int64) {
+	last := r.scanTold.Load()
+	if nowUS-last < redirectScanLog.Microseconds() {
+		return
+	}
+	s := r.deps.Scan.Totals(nowUS)
+	if (s.Network != "" || s.Pressed) && r.scanTold.CompareAndSwap(last, nowUS) {
+		r.deps.Logger.Warn("codes are being guessed", "closed_last", s.Network, "by_many", s.Pressed, "guesses", s.Guesses,
+			"refused_guesses", s.RefusedGuesses, "refused_links", s.RefusedLinks)
+	}
 }
 
 type redirectRetryPage struct {

@@ -13,8 +13,8 @@
 //     more than that rate, however many codes it tries. Beyond it links and guesses are refused alike, the store unasked.
 //
 // Links that a source knows give it no credit without bound: of its last sixteen none counts again, and the count of links is
-// bounded. A distributed scan meets the /24 and /48, and, once the node's guesses in all are above their own limit, an eighth of
-// the limit for each source.
+// bounded. A guesser closes nobody but itself: what is refused does not count against its network. A distributed scan meets the
+// /24 and /48, and, once the answered guesses of all are above a limit of their own, an eighth of the limit for each source.
 //
 // Nothing is delayed: a delay would hold one of our connections for each guess of theirs, and a guesser has more connections
 // than a node.

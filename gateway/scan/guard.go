@@ -13,7 +13,7 @@ import (
 type Config struct {
 	// Limit is how many unknown codes a minute an address may ask for, beside half as many as it follows links; default 60.
 	Limit int
-	// NodeLimit is how many unknown codes a second this node bears from all sources before it allows each of them an eighth;
+	// NodeLimit is how many guesses a second of all sources together are answered before each of them is allowed an eighth;
 	// default 2000.
 	NodeLimit int
 	// Sources is how many addresses and networks are remembered, at 128 bytes each; default 32,768.
@@ -69,17 +69,18 @@ func (g *Guard) Unknown(address netip.Addr, code uint64, nowUS int64) (retry tim
 	}
 	now := nowUS * 1000
 	g.guesses.Add(1)
-	g.node.add(nowUS / 1e6)
 	base := g.base(nowUS)
 	narrow, wide := g.seeds.keysOf(address)
-	// What is refused already does not count against the neighbours.
+	// What is refused already does not count against the neighbours, nor against everybody.
 	if retry = g.guess(narrow, 1, base, code, now, address); retry == 0 {
 		retry = g.guess(wide, wideSize, base, code, now, address)
 	}
-	if retry > 0 {
-		g.refusedGuesses.Add(1)
-		g.lastRefused.Store(now)
+	if retry == 0 {
+		g.node.add(nowUS / 1e6)
+		return 0
 	}
+	g.refusedGuesses.Add(1)
+	g.lastRefused.Store(now)
 	return retry
 }
 
@@ -220,7 +221,7 @@ type Status struct {
 	Sources int  `json:"sources"` // addresses and networks that guessed lately
 	Slowed  int  `json:"slowed"`
 	Closed  int  `json:"closed"`
-	Pressed bool `json:"pressed"` // the node meets more guesses than it bears
+	Pressed bool `json:"pressed"` // NodeLimit is reached
 	// UnderWay: somebody was refused in the last minute. Network is whose guesses were the last to close a source.
 	UnderWay bool   `json:"under_way"`
 	Network  string `json:"network,omitempty"`
