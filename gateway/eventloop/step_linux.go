@@ -98,7 +98,8 @@ func (l *loop) startBody(c *conn, head []byte) bool {
 		return l.answer(c, head)
 	}
 	l.begin(c)
-	c.inBody, c.head = true, append([]byte(nil), head...)
+	c.inBody = true
+	l.keepHead(c, append([]byte(nil), head...))
 	return true
 }
 
@@ -112,7 +113,8 @@ func (l *loop) skipBody(c *conn) bool {
 		return false
 	}
 	head := c.head
-	c.inBody, c.head = false, nil
+	c.inBody = false
+	l.keepHead(c, nil)
 	if _, err := l.request.Parse(head); err != nil { // it was read before
 		return l.refuse(c, err)
 	}
