@@ -16,7 +16,8 @@ import (
 // servePlane opens the listeners of the redirects and serves them.
 func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, gate *deny.Gate, caughtUp *atomic.Bool) error {
 	deps := gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
-		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops")}
+		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops"),
+		MaxConnections: connections(descriptors(), n.redirectListeners())}
 	if err := n.trust(&deps); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/commands/handler"
 	"github.com/hoplog/hoplog/commands/mint"
@@ -284,7 +286,7 @@ func (n *node) startAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.serve("api", gateway.NewAPIServer(handler, n.logger), ln)
+	n.serve("api", gateway.NewAPIServer(handler, n.logger), netutil.LimitListener(ln, apiConnections(descriptors())))
 	n.health.add(roleAPI, func() roleHealth {
 		if err := errors.Join(n.control.Err(), n.parts.freshness.Ready()); err != nil {
 			return notReady(err.Error())
