@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hoplog/hoplog/gateway/scan"
 	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
@@ -37,6 +38,8 @@ type RedirectDeps struct {
 	Recorder *ClickRecorder
 	// Gate says who must not go where; nil: everybody may.
 	Gate *deny.Gate
+	// Scan refuses visits of who guesses codes; nil: everybody may.
+	Scan *scan.Guard
 	// Complete says why what is not found may exist; nil: always complete.
 	Complete Complete
 	Clock    func() int64 // microseconds since 1970; default: the system's
@@ -98,10 +101,14 @@ type Redirect struct {
 	second atomic.Pointer[redirectSecond]
 	// complained is when the last store error was logged, in microseconds.
 	complained atomic.Int64
+	// scanTold is when it was last logged that codes are guessed, in microseconds.
+	scanTold atomic.Int64
 
 	mu      sync.Mutex
 	servers []redirectServer // under way
 	down    bool
+	// standard counts the connections of net/http's servers: without TLS, with it.
+	standard [2]redirectConnections
 }
 
 // redirectServer serves one listener.
@@ -137,6 +144,9 @@ func (r *Redirect) run(server redirectServer, ln net.Listener) error {
 	if r.down {
 		r.mu.Unlock()
 		return ln.Close()
+	}
+	if s, ok := server.(*redirectStandardServer); ok {
+		s.ConnState = r.connectionsOf(s).note
 	}
 	r.servers = append(r.servers, server)
 	r.mu.Unlock()

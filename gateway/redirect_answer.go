@@ -88,6 +88,7 @@ var redirectTexts = map[int][2]string{
 	http.StatusGone:                        {"Link gone", "This link is no longer in use."},
 	http.StatusRequestEntityTooLarge:       {"Too large", "Nothing here takes a body."},
 	http.StatusRequestHeaderFieldsTooLarge: {"Too large", "The request's headers are too large."},
+	http.StatusTooManyRequests:             {"Too many requests", "Too many links that do not exist were asked for from here. Please try again later."},
 	http.StatusUnavailableForLegalReasons:  {"Unavailable for legal reasons", "This link was blocked for legal reasons."},
 	http.StatusInternalServerError:         {"Something went wrong", "The mistake is ours. Please try again."},
 	http.StatusServiceUnavailable:          {"Not available now", "Please try again in a moment."},

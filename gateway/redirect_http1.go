@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
@@ -58,11 +59,14 @@ func (r *Redirect) Respond(out []byte, q *http1.Request, peer netip.Addr, mayWai
 	return out, done
 }
 
+// errRedirectBug: a visit panicked.
+var errRedirectBug = errors.New("a mistake of ours")
+
 // answerSafely turns a bug into one bad answer instead of a dead node.
 func (r *Redirect) answerSafely(v *redirectVisit) (done bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.deps.Logger.Error("redirect panicked", "panic", p, "stack", string(debug.Stack()))
+			r.complain(fmt.Errorf("%w: %v\n%s", errRedirectBug, p, debug.Stack()))
 			v.refuse(http.StatusInternalServerError)
 			done = true
 		}

@@ -27,12 +27,21 @@ type redirectTestStore struct {
 	entries map[string]*redirects.Record
 	err     error
 	cold    bool // nothing is in memory
+	loads   int
 }
 
 func (s *redirectTestStore) Load(routeKey []byte) (*redirects.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.loads++
 	return s.entries[string(routeKey)], s.err
+}
+
+// loaded returns how often the store was asked.
+func (s *redirectTestStore) loaded() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loads
 }
 
 func (s *redirectTestStore) Find(routeKey []byte) (*redirects.Record, redirects.State) {

@@ -22,6 +22,9 @@ type redirectVisit struct {
 	peer    netip.Addr // who connects
 	mayWait bool       // for the disk
 
+	visitor      netip.Addr // that the header of our proxies names
+	visitorKnown bool       // it was read
+
 	lists     *commands.Lists // nil: none
 	namespace string
 	target    redirectTarget
@@ -38,6 +41,7 @@ type redirectVisit struct {
 // answer brings a visit to its reply. False: it would have had to wait, and must be tried again by somebody who may.
 func (r *Redirect) answer(v *redirectVisit) (done bool) {
 	v.nowUS = r.deps.Clock()
+	v.visitorKnown = false
 	v.lists = r.deps.Gate.Lists()
 	// Each step lets the visit pass, or says no and leaves the reply. What a link's own policies decide belongs into decide.
 	if !r.admit(v) || r.denied(v) {
@@ -47,7 +51,7 @@ func (r *Redirect) answer(v *redirectVisit) (done bool) {
 	case redirectMustWait:
 		return false
 	case redirectFound:
-		if r.decide(v) {
+		if !r.untold(v) && r.decide(v) {
 			r.record(v)
 		}
 	}
@@ -100,6 +104,8 @@ func (r *Redirect) find(v *redirectVisit) redirectFind {
 		state, err = r.lookup(v)
 	}
 	switch {
+	case errors.Is(err, errRedirectRefused):
+		return redirectMissed
 	case err != nil:
 		r.complain(err)
 		v.refuse(http.StatusServiceUnavailable)
@@ -107,16 +113,25 @@ func (r *Redirect) find(v *redirectVisit) redirectFind {
 	case state == redirects.NeedsStore:
 		return redirectMustWait
 	case state == redirects.Unknown:
-		r.missing(v)
+		r.unknown(v)
 		return redirectMissed
 	}
 	return redirectFound
 }
 
+// errRedirectRefused: the reply is there already.
+var errRedirectRefused = errors.New("refused")
+
 // lookup asks memory, and the store where the visit may wait for it.
 func (r *Redirect) lookup(v *redirectVisit) (state redirects.State, err error) {
 	v.makeKey()
-	if v.link, state = r.deps.Store.Find(v.key); state != redirects.NeedsStore || !v.mayWait {
+	if v.link, state = r.deps.Store.Find(v.key); state != redirects.NeedsStore {
+		return state, nil
+	}
+	if r.unasked(v) {
+		return state, errRedirectRefused
+	}
+	if !v.mayWait {
 		return state, nil
 	}
 	v.link, err = r.deps.Store.Load(v.key)

@@ -53,18 +53,28 @@ func (r *Redirect) resolve(host []byte) (string, bool) {
 	return r.deps.Domains.Resolve([]byte(normal))
 }
 
-// visitorAddress returns the address of whom the request is from, invalid if that is not known.
+// visitorAddress returns the address of whom the request is from, invalid if that is not known. Where the header of our
+// proxies names nobody, it is who connects.
 func (r *Redirect) visitorAddress(v *redirectVisit) netip.Addr {
-	if r.deps.TrustedHops > 0 {
+	if address := r.forwardedAddress(v); address.IsValid() {
+		return address
+	}
+	return v.peer
+}
+
+// forwardedAddress returns the address that the header of our proxies names, the zero address if it names none. It is read once.
+func (r *Redirect) forwardedAddress(v *redirectVisit) netip.Addr {
+	if r.deps.TrustedHops == 0 {
+		return netip.Addr{}
+	}
+	if !v.visitorKnown {
 		lines, entryOf := v.request.ForwardedFor, redirectParseAddress
 		if r.deps.TrustForwarded {
 			lines, entryOf = v.request.Forwarded, redirectForwardedFor
 		}
-		if address := redirectForwarded(lines, r.deps.TrustedHops, entryOf); address.IsValid() {
-			return address
-		}
+		v.visitor, v.visitorKnown = redirectForwarded(lines, r.deps.TrustedHops, entryOf), true
 	}
-	return v.peer
+	return v.visitor
 }
 
 // redirectForwarded returns the entry before the last hops ones of a list that may stand in several header lines, the first

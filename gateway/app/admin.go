@@ -14,6 +14,7 @@ import (
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/gateway"
+	"github.com/hoplog/hoplog/gateway/scan"
 	"github.com/hoplog/hoplog/projections/runner"
 )
 
@@ -64,6 +65,7 @@ type statusReport struct {
 	AsOf        *time.Time            `json:"as_of,omitempty"`
 	ListsAge    *float64              `json:"lists_age_seconds,omitempty"` // at most; missing before the first pulse
 	Clicks      *gateway.ClickStatus  `json:"clicks,omitempty"`
+	Scan        *scan.Status          `json:"scan,omitempty"` // who guesses codes
 	Sink        []sinkStatus          `json:"sink,omitempty"`
 	ClickHouse  *engineStatus         `json:"clickhouse,omitempty"`
 	// Attention is what is off, with what to do; empty when all is well.
@@ -120,6 +122,7 @@ func (n *node) status(ctx context.Context) statusReport {
 		clicks := n.parts.recorder.Status()
 		r.Clicks = &clicks
 	}
+	r.Scan = n.scanStatus()
 	if n.parts.sink != nil {
 		r.Sink = sinkOf(n.parts.sink.Status())
 	}

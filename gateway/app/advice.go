@@ -38,6 +38,7 @@ func (r *statusReport) attention(now time.Time) (list []advice) {
 		}
 	}
 	r.clicksOff(say)
+	r.scansOff(say)
 	return list
 }
 

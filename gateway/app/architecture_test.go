@@ -26,6 +26,7 @@ var layers = []string{
 	"readmodels/...",
 	"gateway/http1",
 	"gateway/proxyproto",
+	"gateway/scan",
 	"gateway/eventloop",
 	"gateway/spool/...", // what clicks wait in: the gateway is built on it
 	"gateway",

@@ -63,6 +63,7 @@ func processFlags(f *pflag.FlagSet) {
 	f.Int("trusted-hops", 0, "proxies in front whose forwarding header is believed")
 	f.String("trusted-header", "x-forwarded-for", "the header that these proxies write: x-forwarded-for or forwarded")
 	f.String("proxy-protocol", "", "networks, comma separated, whose connections begin with a PROXY header (version 1 or 2)")
+	scanFlags(f)
 	f.Duration(setDenyStale, 5*time.Second, "age of the lists above which links of low trust answer 503")
 	f.Int64("spool-bytes", 256<<20, "size of the file in which clicks wait for the log; less on a disk that has no room (0: they wait in memory)")
 	f.Duration("gather", 700*time.Millisecond, "how long the click sink waits for company before an insert")

@@ -76,6 +76,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		count(metricCache, s.Misses, "miss")
 		count(metricCache, s.Busy, "busy")
 	}
+	c.n.collectVisitors(gauge, count)
 	if gate := c.n.parts.gate; gate != nil {
 		for answer, n := range gate.Counts() {
 			count(metricDeny, n, answer)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 
@@ -17,14 +16,20 @@ import (
 // servePlane opens the listeners of the redirects and serves them.
 func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, gate *deny.Gate, caughtUp *atomic.Bool) error {
 	deps := gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
-		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops")}
+		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops"),
+		MaxConnections: connections(descriptors(), n.redirectListeners())}
 	if err := n.trust(&deps); err != nil {
+		return err
+	}
+	var err error
+	if deps.Scan, err = n.scanGuard(); err != nil {
 		return err
 	}
 	plane, err := gateway.NewRedirect(deps)
 	if err != nil {
 		return err
 	}
+	n.parts.plane, n.parts.scan = plane, deps.Scan
 	plain, err := n.listen("redirect")
 	if err != nil {
 		return err
@@ -46,17 +51,8 @@ func (n *node) trust(deps *gateway.RedirectDeps) (err error) {
 	default:
 		return usagef("trusted-header %q: want x-forwarded-for or forwarded", header)
 	}
-	for network := range strings.SplitSeq(n.GetString("proxy-protocol"), ",") {
-		if network = strings.TrimSpace(network); network == "" {
-			continue
-		}
-		prefix, err := netip.ParsePrefix(network)
-		if err != nil {
-			return usagef("proxy-protocol %q: want networks as 10.0.0.0/8: %w", network, err)
-		}
-		deps.Proxies = append(deps.Proxies, prefix)
-	}
-	return nil
+	deps.Proxies, err = n.networks("proxy-protocol")
+	return err
 }
 
 // serveTLS serves the redirects over TLS too, if asked to.

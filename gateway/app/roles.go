@@ -8,11 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/commands/handler"
 	"github.com/hoplog/hoplog/commands/mint"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/gateway"
+	"github.com/hoplog/hoplog/gateway/scan"
 	"github.com/hoplog/hoplog/projections/runner"
 	"github.com/hoplog/hoplog/readmodels/clicks"
 	"github.com/hoplog/hoplog/readmodels/clicks/engine"
@@ -34,6 +37,8 @@ type parts struct {
 	clicks    *clicks.Store
 	pulse     *control.Pulse
 	gate      *deny.Gate
+	plane     *gateway.Redirect
+	scan      *scan.Guard
 }
 
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
@@ -281,7 +286,7 @@ func (n *node) startAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.serve("api", gateway.NewAPIServer(handler, n.logger), ln)
+	n.serve("api", gateway.NewAPIServer(handler, n.logger), netutil.LimitListener(ln, apiConnections(descriptors())))
 	n.health.add(roleAPI, func() roleHealth {
 		if err := errors.Join(n.control.Err(), n.parts.freshness.Ready()); err != nil {
 			return notReady(err.Error())

@@ -123,6 +123,9 @@ func (r statusReport) print(w io.Writer) error {
 		fmt.Fprintf(t, "clicks of this node\t%d sent, %d dropped, %d waiting, %d%% of the spool\t%s\t%s\n", c.Sent, c.Dropped, c.Waiting,
 			100*c.WaitingBytes/max(1, c.SpoolBytes), c.Durability, c.LastError)
 	}
+	if r.Scan != nil {
+		fmt.Fprintf(t, "visitors\t%s\n", scanLine(r.Scan))
+	}
 	for _, s := range r.Sink {
 		fmt.Fprintf(t, "sink %d\tat %d\t%d rows, %d repeats, %d missing\t%s\n", s.Partition, s.Next, s.Rows, s.Repeats, s.Gaps, s.Error)
 	}

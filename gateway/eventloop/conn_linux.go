@@ -41,7 +41,9 @@ func (l *loop) close(c *conn) {
 	l.timer.remove(c)
 	l.conns[c.fd] = nil
 	l.held -= cap(c.queued)
-	c.queued, c.pending, c.head = nil, nil, nil
+	c.queued = nil
+	l.keepPending(c, nil)
+	l.keepHead(c, nil)
 	closeFD(int(c.fd))
 	l.load.Add(-1)
 	l.server.open.Add(-1)
@@ -116,6 +118,10 @@ func (l *loop) advance(c *conn, data []byte) bool {
 		}
 	}
 	l.keep(c, len(data))
+	if l.kept > keptBytes && (len(c.pending) > 0 || c.inBody) && !c.closing && !c.waiting {
+		l.refuse(c, ErrBusy) // somebody must go, and this one is not done
+		l.keepPending(c, nil)
+	}
 	if len(l.out) > 0 && !l.write(c) {
 		return false
 	}
@@ -126,15 +132,26 @@ func (l *loop) advance(c *conn, data []byte) bool {
 func (l *loop) keep(c *conn, were int) {
 	switch {
 	case c.closing:
-		c.pending = nil
+		l.keepPending(c, nil)
 	case len(l.data) == were && !c.inBody: // nothing was taken, so what is pending is the beginning
-		c.pending = append(c.pending, l.data[len(c.pending):]...)
+		l.keepPending(c, append(c.pending, l.data[len(c.pending):]...))
 	case len(l.data) == 0:
-		c.pending = nil
+		l.keepPending(c, nil)
 	default:
-		c.pending = append([]byte(nil), l.data...)
+		l.keepPending(c, append([]byte(nil), l.data...))
 	}
 	l.data = nil
+}
+
+// keepPending and keepHead exchange what a connection has of requests that are not answered.
+func (l *loop) keepPending(c *conn, b []byte) {
+	l.kept += cap(b) - cap(c.pending)
+	c.pending = b
+}
+
+func (l *loop) keepHead(c *conn, b []byte) {
+	l.kept += cap(b) - cap(c.head)
+	c.head = b
 }
 
 // settle says how long what comes next may take, now that what could be answered was. False: the connection is closed, or
@@ -196,6 +213,9 @@ func (l *loop) expire(c *conn) {
 			l.settle(c)
 		}
 	default:
+		if len(c.queued) > 0 || !c.served && !c.closing {
+			l.server.counts.timedOut.Add(1)
+		}
 		l.close(c)
 	}
 }

@@ -6,11 +6,11 @@
 //     order, and those that came with one read with one write.
 //   - A loop never waits for a reader, for a disk or for a lock that is held while waiting. What the handler cannot answer at
 //     once goes to a worker, and the connection stands still meanwhile.
-//   - What a client can make a loop keep is bounded: the head of one request, the answers to one read, and all answers that
-//     wait together. A connection between requests keeps no buffer.
+//   - What a client can make a loop keep is bounded: the head of one request, the answers to one read, and of all connections
+//     together what waits of requests and of answers. A connection between requests keeps no buffer.
 //   - Each connection has a deadline at any time.
 //
-// While a server serves, GOMAXPROCS is higher by its loops.
+// While a server serves, GOMAXPROCS is higher by its loops than what the runtime or the operator chooses.
 //
 // It runs on Linux. It must not import the gateway, which it does not know.
 package eventloop

@@ -16,6 +16,7 @@ const (
 	readBytes  = 32 << 10    // of one read; more than a head and its proxy's header
 	writeBytes = 64 << 10    // of answers that are gathered before they are written
 	heldBytes  = 64 << 20    // of answers that wait for slow readers, in one loop
+	keptBytes  = 64 << 20    // of parts of requests, in one loop
 	maxEvents  = 128         // of one wait
 	maxReads   = 4           // of one connection in a row
 	lingerFor  = time.Second // after an answer that ends the connection while the client may still be sending
@@ -34,6 +35,7 @@ type loop struct {
 	again  []*conn // have, or may have, more to read
 	handed []*job  // for the workers
 	held   int     // bytes of answers that wait
+	kept   int     // bytes of requests that are not answered
 	timer  wheel
 	began  time.Time
 	now    time.Duration // since began, as of the last wait

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +32,7 @@ type Config struct {
 type Server struct {
 	config    Config
 	open      atomic.Int64
+	counts    counts
 	loops     []*loop
 	errands   chan errand
 	waiting   atomic.Int64   // jobs that are not done
@@ -58,6 +58,12 @@ func New(config Config) (*Server, error) {
 // Connections returns how many connections there are.
 func (s *Server) Connections() int { return int(s.open.Load()) }
 
+// Stats returns what happened to connections since the start.
+func (s *Server) Stats() Stats {
+	return Stats{Open: s.open.Load(), Accepted: s.counts.accepted.Load(), Refused: s.counts.refused.Load(), TimedOut: s.counts.timedOut.Load(),
+		Malformed: s.counts.malformed.Load()}
+}
+
 // Serve answers on the listener until Shutdown, or until a loop fails. It takes over the listener and may be called once.
 func (s *Server) Serve(ln net.Listener) error {
 	defer func() { _ = ln.Close() }()
@@ -72,8 +78,8 @@ func (s *Server) Serve(ln net.Listener) error {
 		return err
 	}
 	// A loop under load keeps its processor of the Go scheduler. The other goroutines keep as many as they had.
-	addProcessors(s.config.Loops)
-	defer addProcessors(-s.config.Loops)
+	processors.add(s.config.Loops)
+	defer processors.add(-s.config.Loops)
 	workers := s.startWorkers()
 	defer workers()
 	go func() {
@@ -88,15 +94,6 @@ func (s *Server) Serve(ln net.Listener) error {
 		<-s.ended
 		return err
 	}
-}
-
-// processors guards the reading and setting of GOMAXPROCS together.
-var processors sync.Mutex
-
-func addProcessors(n int) {
-	processors.Lock()
-	defer processors.Unlock()
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 }
 
 func (s *Server) forget(listener int) {

@@ -391,3 +391,124 @@ func TestProxyHeader(t *testing.T) {
 		}
 	}
 }
+
+// Who begins requests and does not end them cannot fill the memory: with many of them, some are turned away.
+func TestUnfinishedRequestsAreBounded(t *testing.T) {
+	const clients, each = 6000, 15 << 10
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Max < 2*clients+200 {
+		t.Skipf("this process may have %d descriptors", limit.Max)
+	}
+	s := serve(t, &echo{}, func(c *eventloop.Config) { c.Loops, c.RequestTimeout = 1, time.Minute })
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	head := []byte("GET /a HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", each))
+	for range clients {
+		_, _ = s.dial().Write(head) // some are turned away while they send
+	}
+	for began := time.Now(); s.Stats().Refused < 100 && time.Since(began) < 20*time.Second; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := s.all(get("/a")); got != "/a 127.0.0.1\n" {
+		t.Errorf("another: %q", got)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	stats := s.Stats()
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 80<<20 || stats.Refused < 100 {
+		t.Errorf("%d bytes for %d unfinished requests, %d turned away", grown, clients, stats.Refused)
+	}
+}
+
+func TestStats(t *testing.T) {
+	s := serve(t, &echo{}, func(c *eventloop.Config) { c.MaxConnections, c.RequestTimeout = 2, time.Second })
+	open := func(want int64) {
+		for began := time.Now(); s.Stats().Open != want && time.Since(began) < 5*time.Second; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s.all(get("/a"))
+	s.all("GET / HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n")
+	open(0)
+	a, b := s.dial(), s.dial()
+	_, _ = io.WriteString(b, "GET ") // one says nothing, the other not enough
+	open(2)
+	if got := s.all(""); got != "refused: eventloop: too busy\n" {
+		t.Errorf("a third connection: %q", got)
+	}
+	_, _ = io.ReadAll(a)
+	_, _ = io.ReadAll(b)
+	want := eventloop.Stats{Accepted: 4, Refused: 1, TimedOut: 2, Malformed: 1}
+	for began := time.Now(); s.Stats() != want && time.Since(began) < 5*time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	if got := s.Stats(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// More answers than may wait together: who does not read is closed, the rest goes on.
+func TestWaitingAnswersAreBounded(t *testing.T) {
+	s := serve(t, &echo{large: 12 << 20}, func(c *eventloop.Config) { c.Loops, c.WriteTimeout = 1, time.Minute })
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const clients = 30
+	for range clients {
+		c := s.dial()
+		_ = c.SetReadBuffer(4096)
+		_, _ = io.WriteString(c, get("/large"))
+	}
+	for began := time.Now(); s.Stats().Refused < clients/2 && time.Since(began) < 20*time.Second; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := s.all(get("/a")); got != "/a 127.0.0.1\n" {
+		t.Errorf("another: %q", got)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	stats := s.Stats()
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 110<<20 || stats.Refused < clients/2 { // 64 MiB wait, and the loop keeps what it writes from
+		t.Errorf("%d bytes for %d clients, %d ended", grown, clients, stats.Refused)
+	}
+}
+
+// More requests than may wait for a worker: the rest is told at once, and what needs no worker is answered.
+func TestWaitingRequestsAreBounded(t *testing.T) {
+	const clients = 4096 + 200
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Max < 2*clients+200 {
+		t.Skipf("this process may have %d descriptors", limit.Max)
+	}
+	h := &echo{hold: make(chan struct{})}
+	s := serve(t, h, func(c *eventloop.Config) { c.Workers = 1 })
+	conns := make([]*net.TCPConn, clients)
+	for i := range conns {
+		conns[i] = s.dial()
+		_, _ = io.WriteString(conns[i], get("/slow"))
+		_ = conns[i].CloseWrite()
+	}
+	const room = 4096 // with what the worker has
+	for began := time.Now(); s.Stats().Refused < clients-room && time.Since(began) < 20*time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	if got := s.all(get("/a")); got != "/a 127.0.0.1\n" {
+		t.Errorf("what needs no worker: %q", got)
+	}
+	close(h.hold)
+	answers := map[string]int{}
+	for _, c := range conns {
+		data, _ := io.ReadAll(c)
+		answers[string(data)]++
+	}
+	if busy := answers["refused: eventloop: too busy\n"]; busy != clients-room || answers["/slow 127.0.0.1\n"] != room {
+		t.Errorf("%v", answers)
+	}
+}

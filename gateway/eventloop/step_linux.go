@@ -1,6 +1,8 @@
 package eventloop
 
 import (
+	"errors"
+
 	"github.com/hoplog/hoplog/gateway/http1"
 	"github.com/hoplog/hoplog/gateway/proxyproto"
 )
@@ -71,6 +73,14 @@ func (l *loop) answered(c *conn, last bool, rest []byte) {
 
 // refuse ends a connection with an answer.
 func (l *loop) refuse(c *conn, why error) bool {
+	switch {
+	case errors.Is(why, ErrSlow):
+		l.server.counts.timedOut.Add(1)
+	case errors.Is(why, ErrBusy):
+		l.server.counts.refused.Add(1)
+	default:
+		l.server.counts.malformed.Add(1)
+	}
 	c.closing, c.linger = true, true
 	l.out = l.config.Handler.Refuse(l.out, why)
 	return false
@@ -88,7 +98,8 @@ func (l *loop) startBody(c *conn, head []byte) bool {
 		return l.answer(c, head)
 	}
 	l.begin(c)
-	c.inBody, c.head = true, append([]byte(nil), head...)
+	c.inBody = true
+	l.keepHead(c, append([]byte(nil), head...))
 	return true
 }
 
@@ -102,7 +113,8 @@ func (l *loop) skipBody(c *conn) bool {
 		return false
 	}
 	head := c.head
-	c.inBody, c.head = false, nil
+	c.inBody = false
+	l.keepHead(c, nil)
 	if _, err := l.request.Parse(head); err != nil { // it was read before
 		return l.refuse(c, err)
 	}
@@ -112,6 +124,7 @@ func (l *loop) skipBody(c *conn) bool {
 func (l *loop) proxyHeader(c *conn) bool {
 	n, source, err := proxyproto.Parse(l.data)
 	if err != nil {
+		l.server.counts.malformed.Add(1)
 		c.closing = true // what does not keep the protocol gets no answer
 		return false
 	}

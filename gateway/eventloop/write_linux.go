@@ -18,6 +18,7 @@ func (l *loop) write(c *conn) bool {
 	before := cap(c.queued)
 	c.queued = append(c.queued, out...)
 	if l.held += cap(c.queued) - before; l.held > heldBytes {
+		l.server.counts.refused.Add(1)
 		l.close(c) // somebody must go, and this one does not read
 		return false
 	}

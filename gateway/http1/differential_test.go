@@ -138,6 +138,9 @@ var looser = []struct {
 		}
 		authority := target[1]
 		if strings.HasPrefix(data, "CONNECT ") && !isOwnHost(authority) { // which net/http reads as a host and port, whatever they look like
+			if !httpguts.ValidHostHeader(authority) {
+				return true
+			}
 			authority = "http://" + authority
 		}
 		_, err := url.ParseRequestURI(authority)
@@ -226,6 +229,7 @@ var smuggling = []string{
 	"GET /a\nHTTP/1.1\nHost: a\n\n", "GET /a HTTP/1.1\nHost: a\n\n", "\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n", "GET  /a HTTP/1.1\r\nHost: a\r\n\r\n",
 	"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", "get /a HTTP/1.1\r\nHost: a\r\n\r\n", "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", "GET /\xff HTTP/1.1\r\nHost: \xff\r\n\r\n",
 	"GET * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT A:A HTTP/1.0\r\n0000:0\r\n\r\n",
+	"CONNECT \" HTTP/1.0\r\n0000:0\r\n\r\n",
 	"GET /a HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nX\x00: y\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", "GET /a HTTP/1.1\r\nHost:\r\n\r\n",
 	"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close, TE\r\nTE: trailers\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nTrailer: Content-Length\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n",
