@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"fmt"
-	"html"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/hoplog/hoplog/schemas/pb"
@@ -75,63 +73,6 @@ func newRedirectPage(status int, body []byte, header ...[2]string) *redirectPage
 	return &redirectPage{status: status, header: header, body: body, head: head}
 }
 
-// redirectRetryAfter is what a visitor of a node whose store fails is told, in seconds.
-const redirectRetryAfter = "1"
-
-// redirectTexts are the refusals: what a person reads.
-var redirectTexts = map[int][2]string{
-	http.StatusBadRequest:                  {"Bad request", "This is not a request that a browser sends."},
-	http.StatusForbidden:                   {"Link blocked", "This link was blocked."},
-	http.StatusNotFound:                    {"Not found", "There is no link at this address."},
-	http.StatusMethodNotAllowed:            {"Method not allowed", "Links can be visited, nothing else."},
-	http.StatusRequestTimeout:              {"Too slow", "The request took too long to arrive."},
-	http.StatusGone:                        {"Link gone", "This link is no longer in use."},
-	http.StatusRequestEntityTooLarge:       {"Too large", "Nothing here takes a body."},
-	http.StatusRequestHeaderFieldsTooLarge: {"Too large", "The request's headers are too large."},
-	http.StatusUnavailableForLegalReasons:  {"Unavailable for legal reasons", "This link was blocked for legal reasons."},
-	http.StatusInternalServerError:         {"Something went wrong", "The mistake is ours. Please try again."},
-	http.StatusServiceUnavailable:          {"Not available now", "Please try again in a moment."},
-}
-
-// redirectPages holds the page of every refusal.
-var redirectPages = func() map[int]*redirectPage {
-	pages := make(map[int]*redirectPage, len(redirectTexts))
-	for status, text := range redirectTexts {
-		var more [][2]string
-		switch status {
-		case http.StatusMethodNotAllowed:
-			more = [][2]string{{"Allow", "GET, HEAD"}}
-		case http.StatusServiceUnavailable:
-			more = [][2]string{{"Retry-After", redirectRetryAfter}}
-		}
-		pages[status] = redirectHTML(status, text[0], fmt.Sprintf("<p>%s</p>", text[1]), more...)
-	}
-	return pages
-}()
-
-// redirectPagePolicy allows a page its own style and nothing else.
-const redirectPagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// redirectHTML makes a page that no cache keeps. The body is HTML, the title text.
-func redirectHTML(status int, title, body string, more ...[2]string) *redirectPage {
-	title = html.EscapeString(title)
-	text := "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">" +
-		"<meta name=\"robots\" content=\"noindex\"><title>" + title + "</title>" +
-		"<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1rem;overflow-wrap:anywhere}</style>" +
-		"</head><body><h1>" + title + "</h1>" + body + "</body></html>\n"
-	header := append([][2]string{{"Cache-Control", redirectNever}, {"Pragma", "no-cache"}, {"Expires", "0"}, {"Content-Type", "text/html; charset=utf-8"},
-		{"X-Content-Type-Options", "nosniff"}, {"Content-Security-Policy", redirectPagePolicy}}, more...)
-	return newRedirectPage(status, []byte(text), header...)
-}
-
-// redirectPreview shows where a link leads. Who goes on does so by the link itself, so that its rules hold and the click
-// counts.
-func redirectPreview(code []byte, target string) *redirectPage {
-	href := html.EscapeString("/" + url.PathEscape(string(code)))
-	body := "<p>This short link leads to</p><p><strong>" + html.EscapeString(target) + "</strong></p><p><a rel=\"nofollow\" href=\"" + href + "\">Go there</a></p>"
-	return redirectHTML(http.StatusOK, "Preview of "+string(code), body)
-}
-
 var redirectStatic = [][2]string{{"Cache-Control", "public, max-age=86400"}, {"X-Content-Type-Options", "nosniff"}}
 
 // redirectRobots lets programs follow links: chat and feed previews ask first. redirectFavicon answers browsers that look for
@@ -148,4 +89,9 @@ func (v *redirectVisit) show(page *redirectPage) bool {
 	return false
 }
 
-func (v *redirectVisit) refuse(status int) bool { return v.show(redirectPages[status]) }
+// say shows a page in the visitor's language.
+func (v *redirectVisit) say(page *redirectTranslations) bool {
+	return v.show(page[redirectLanguageOf(v.request.AcceptLanguage)])
+}
+
+func (v *redirectVisit) refuse(status int) bool { return v.say(redirectRefusals[status]) }

@@ -14,7 +14,8 @@ import (
 
 // redirectHeaders are all that an answer of ours may carry.
 var redirectHeaders = map[string]bool{"Date": true, "Content-Length": true, "Location": true, "Cache-Control": true, "Pragma": true, "Expires": true,
-	"Content-Type": true, "X-Content-Type-Options": true, "Content-Security-Policy": true, "Allow": true, "Retry-After": true, "Connection": true}
+	"Content-Type": true, "X-Content-Type-Options": true, "Content-Security-Policy": true, "Allow": true, "Retry-After": true, "Connection": true,
+	"Content-Language": true, "Vary": true, "Referrer-Policy": true}
 
 // checkSafe fails on a header that is not ours, twice there, or holds what could end it.
 func checkSafe(t testing.TB, raw string, a redirectAnswer) {

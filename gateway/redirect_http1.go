@@ -70,9 +70,9 @@ func (r *Redirect) answerSafely(v *redirectVisit) (done bool) {
 	return r.answer(v)
 }
 
-// Refuse implements eventloop.Handler.
+// Refuse implements eventloop.Handler. Of what never became a request no language is known.
 func (r *Redirect) Refuse(out []byte, why error) []byte {
-	reply := redirectReply{page: redirectPages[redirectStatusOfRefusal(why)]}
+	reply := redirectReply{page: redirectRefusals[redirectStatusOfRefusal(why)][redirectEnglish]}
 	return r.thisSecond(r.deps.Clock()).appendReply(out, &http1.Request{Close: true}, &reply)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hoplog/hoplog/gateway/http1"
 	"github.com/hoplog/hoplog/readmodels"
 	"github.com/hoplog/hoplog/readmodels/redirects"
+	"github.com/hoplog/hoplog/schemas/pb"
 )
 
 // This file is the way of one request, whatever listener it came in by, in the order in which things happen.
@@ -140,14 +141,18 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 	if r.deniedTarget(v) {
 		return false
 	}
-	if answer := readmodels.AnswerAt(record, v.nowUS); answer != readmodels.Serve {
+	switch answer := readmodels.AnswerAt(record, v.nowUS); answer {
+	case readmodels.Serve:
+	case readmodels.Gone:
+		return v.say(redirectGoneBy(record))
+	default:
 		return v.refuse(redirectStatusOf(answer))
 	}
 	if r.distrusted(v) {
 		return false
 	}
 	if v.preview {
-		return v.show(redirectPreview(v.code, record.GetTarget()))
+		return v.show(redirectPreview(redirectLanguageOf(v.request.AcceptLanguage), v.code, record.GetTarget(), record.GetExpiresUs()))
 	}
 	if v.location, ok = readmodels.AppendLocation(v.location[:0], record.GetTarget(), record.GetQuery(), v.target.query); !ok {
 		return v.refuse(http.StatusNotFound)
@@ -164,10 +169,19 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 // errRedirectTarget: a stored target that no decider lets through, so the store is not what it must be.
 var errRedirectTarget = errors.New("the stored target does not fit a header")
 
+// redirectGoneBy is the page of a link that answers 410.
+func redirectGoneBy(record *pb.Redirect) *redirectTranslations {
+	switch {
+	case record.GetDeleted():
+		return redirectRefusals[http.StatusGone]
+	case record.GetDisabled():
+		return redirectDisabled
+	}
+	return redirectExpired
+}
+
 func redirectStatusOf(answer readmodels.Answer) int {
 	switch answer {
-	case readmodels.Gone:
-		return http.StatusGone
 	case readmodels.Forbidden:
 		return http.StatusForbidden
 	case readmodels.Legal:
