@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -59,7 +60,8 @@ type redirectPage struct {
 	status int
 	header [][2]string
 	body   []byte
-	head   []byte // the same for HTTP/1.1, from the status line on
+	head   []byte      // the same for HTTP/1.1, from the status line on
+	fields [][2]string // header as HTTP/2 has it: names in lower case
 }
 
 func newRedirectPage(status int, body []byte, header ...[2]string) *redirectPage {
@@ -67,10 +69,12 @@ func newRedirectPage(status int, body []byte, header ...[2]string) *redirectPage
 		header = append(header, [2]string{"Content-Length", strconv.Itoa(len(body))})
 	}
 	head := fmt.Appendf(nil, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	fields := make([][2]string, 0, len(header))
 	for _, h := range header {
 		head = fmt.Appendf(head, "%s: %s\r\n", h[0], h[1])
+		fields = append(fields, [2]string{strings.ToLower(h[0]), h[1]})
 	}
-	return &redirectPage{status: status, header: header, body: body, head: head}
+	return &redirectPage{status: status, header: header, body: body, head: head, fields: fields}
 }
 
 var redirectStatic = [][2]string{{"Cache-Control", "public, max-age=86400"}, {"X-Content-Type-Options", "nosniff"}}

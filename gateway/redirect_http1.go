@@ -14,9 +14,11 @@ import (
 
 // redirectSecond is what all answers of a second share, so that most are three copies.
 type redirectSecond struct {
-	unix  int64
-	date  []byte // a header line
-	found []byte // a redirect with 302 that no cache keeps, up to its Location
+	unix int64
+	date []byte // a header line
+	// dateText is the value of that header.
+	dateText string
+	found    []byte // a redirect with 302 that no cache keeps, up to its Location
 }
 
 // redirectNeverLines are those of a redirect that no cache keeps.
@@ -29,8 +31,8 @@ func (r *Redirect) thisSecond(nowUS int64) *redirectSecond {
 		return s
 	}
 	s := &redirectSecond{unix: unix}
-	s.date = time.Unix(unix, 0).UTC().AppendFormat([]byte("Date: "), http.TimeFormat)
-	s.date = append(s.date, "\r\n"...)
+	s.dateText = time.Unix(unix, 0).UTC().Format(http.TimeFormat)
+	s.date = []byte("Date: " + s.dateText + "\r\n")
 	s.found = append(redirectHead(nil, http.StatusFound), s.date...)
 	s.found = append(s.found, redirectNeverLines+"Location: "...)
 	r.second.Store(s)

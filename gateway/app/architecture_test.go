@@ -26,6 +26,8 @@ var layers = []string{
 	"gateway/http1",
 	"gateway/proxyproto",
 	"gateway/eventloop",
+	"gateway/h2",
+	"gateway/perconn",
 	"gateway/spool/...", // what clicks wait in: the gateway is built on it
 	"gateway",
 	"gateway/...",
