@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,14 +16,15 @@ import (
 
 // A node that may not know everything says 503 for what it does not find, and serves what it knows.
 func TestRedirectIncomplete(t *testing.T) {
-	var why error
-	node := newRedirectNode(t, func(d *RedirectDeps) { d.Complete = func() error { return why } })
+	var why atomic.Pointer[error]
+	why.Store(new(error))
+	node := newRedirectNode(t, func(d *RedirectDeps) { d.Complete = func() error { return *why.Load() } })
 	node.add("known", &pb.Redirect{Target: "https://example.com/"})
 	for _, c := range []struct {
 		why    error
 		status int
 	}{{nil, http.StatusNotFound}, {errors.New("log alarm"), http.StatusServiceUnavailable}} {
-		why = c.why
+		why.Store(&c.why)
 		if a := node.get("/known"); a.status != http.StatusFound {
 			t.Errorf("%v: the known link: %d", c.why, a.status)
 		}

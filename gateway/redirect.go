@@ -16,12 +16,12 @@ import (
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
 
-// RedirectStore answers what is at a route key: nil when nothing is. The entry is shared and never changed. The key is
-// borrowed.
+// RedirectStore answers what is at a route key. The record is shared and never changed. The key is borrowed.
 type RedirectStore interface {
-	Lookup(routeKey []byte) (*redirects.Entry, error)
-	// Cached is Lookup without waiting, neither for a disk nor for who waits for one: known is false where it would have to.
-	Cached(routeKey []byte) (entry *redirects.Entry, known bool)
+	// Find answers from memory, without waiting.
+	Find(routeKey []byte) (*redirects.Record, redirects.State)
+	// Load answers what Find could not, and may wait for the disk. It returns nil where there is no link.
+	Load(routeKey []byte) (*redirects.Record, error)
 }
 
 // RedirectDomains knows the short domains: the namespace that a normalised host (events.NormalizeNamespace) stands for, be

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hoplog/hoplog/schemas/pb"
+	"github.com/hoplog/hoplog/readmodels/redirects"
 )
 
 // redirectReply is the answer to a visit, before a listener puts it into its protocol: a page, else a redirect.
@@ -33,10 +33,10 @@ func (a *redirectReply) appendCacheControl(to []byte) []byte {
 
 // redirectCacheTimes returns for how many seconds an answer is fresh, and for how many more it may be used while we do not
 // answer (RFC 5861): as long again. Neither reaches past the link's expiry.
-func redirectCacheTimes(record *pb.Redirect, nowUS int64) (fresh, stale int64) {
-	fresh = int64(record.GetCacheTtl())
+func redirectCacheTimes(link *redirects.Record, nowUS int64) (fresh, stale int64) {
+	fresh = int64(link.CacheTTL())
 	stale = fresh
-	if expires := record.GetExpiresUs(); expires != 0 {
+	if expires := link.ExpiresUS(); expires != 0 {
 		left := (expires - nowUS) / 1e6
 		fresh = min(fresh, left)
 		stale = min(stale, left-fresh)

@@ -22,12 +22,12 @@ func (r *Redirect) denied(v *redirectVisit) bool {
 
 // deniedTarget refuses a visit to a link whose target is denied.
 func (r *Redirect) deniedTarget(v *redirectVisit) bool {
-	return r.turnAway(v, deny.Target(v.lists, v.entry.Record.GetTarget(), v.nowUS))
+	return r.turnAway(v, deny.Target(v.lists, v.link.Target(), v.nowUS))
 }
 
 // distrusted refuses a visit to a link that is not trusted far enough now.
 func (r *Redirect) distrusted(v *redirectVisit) bool {
-	return r.turnAway(v, r.deps.Gate.Trust(v.lists, v.key, v.entry.Record.GetOwner(), v.nowUS))
+	return r.turnAway(v, r.deps.Gate.Trust(v.lists, v.key, v.link.Owner, v.nowUS))
 }
 
 func (r *Redirect) turnAway(v *redirectVisit, answer deny.Answer) bool {

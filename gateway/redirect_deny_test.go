@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,8 +35,9 @@ func TestRedirectDenies(t *testing.T) {
 		{List: pb.ListName_TRUST, Kind: pb.ListKind_LIST_OWNER, Value: "ann", Tier: pb.TrustTier_TRUST_LOW},
 		{List: pb.ListName_TRUST, Kind: pb.ListKind_LIST_OWNER, Value: "eve", Tier: pb.TrustTier_TRUST_HIGH},
 	}, pb.TrustTier_TRUST_HIGH)
-	age := time.Second
-	gate := deny.NewGate(func() *commands.Control { return state }, func() time.Duration { return age }, 5*time.Second)
+	var age atomic.Int64 // of time.Duration
+	age.Store(int64(time.Second))
+	gate := deny.NewGate(func() *commands.Control { return state }, func() time.Duration { return time.Duration(age.Load()) }, 5*time.Second)
 	node := newRedirectNode(t, func(d *RedirectDeps) { d.Gate, d.TrustedHops = gate, 1 })
 	add := func(code, target, owner string) {
 		node.add(code, &pb.Redirect{Target: target, Owner: events.OwnerHash(owner)})
@@ -68,7 +70,7 @@ func TestRedirectDenies(t *testing.T) {
 		"/anns": 302, "/eves": 503, "/banned": 403, "/gone": 410, "/nothing": 404,
 		"/plain+": 200, "/denied+": 403, "/evil+": 403, "/eves+": 503, "/unknown+": 403}
 	check("fresh lists", all)
-	age = 6 * time.Second
+	age.Store(int64(6 * time.Second))
 	stale := map[string]int{"/anns": 503, "/anns+": 503}
 	for path, status := range all {
 		if _, low := stale[path]; !low {

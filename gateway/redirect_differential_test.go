@@ -145,7 +145,7 @@ func (r *Redirect) serveStandard(w http.ResponseWriter, request *http.Request) {
 		r.answerSafely(v)
 	}
 	redirectWrite(w, &v.reply)
-	v.request, v.lists, v.entry, v.reply = nil, nil, nil, redirectReply{}
+	v.request, v.lists, v.link, v.reply = nil, nil, nil, redirectReply{}
 	r.visits.Put(v)
 }
 

@@ -55,7 +55,7 @@ func (r *Redirect) Respond(out []byte, q *http1.Request, peer netip.Addr, mayWai
 	if done = r.answerSafely(v); done {
 		out = r.thisSecond(v.nowUS).appendReply(out, q, &v.reply)
 	}
-	v.request, v.lists, v.entry, v.reply = nil, nil, nil, redirectReply{}
+	v.request, v.lists, v.link, v.reply = nil, nil, nil, redirectReply{}
 	r.visits.Put(v)
 	return out, done
 }

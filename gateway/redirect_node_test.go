@@ -24,21 +24,34 @@ import (
 // redirectTestStore is the redirects read model as far as the data plane sees it.
 type redirectTestStore struct {
 	mu      sync.Mutex
-	entries map[string]*redirects.Entry
+	entries map[string]*redirects.Record
 	err     error
 	cold    bool // nothing is in memory
 }
 
-func (s *redirectTestStore) Lookup(routeKey []byte) (*redirects.Entry, error) {
+func (s *redirectTestStore) Load(routeKey []byte) (*redirects.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[string(routeKey)], s.err
 }
 
-func (s *redirectTestStore) Cached(routeKey []byte) (*redirects.Entry, bool) {
+func (s *redirectTestStore) Find(routeKey []byte) (*redirects.Record, redirects.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.entries[string(routeKey)], s.err == nil && !s.cold
+	link := s.entries[string(routeKey)]
+	switch {
+	case s.err != nil || s.cold:
+		return nil, redirects.NeedsStore
+	case link == nil:
+		return nil, redirects.Unknown
+	}
+	return link, redirects.Hit
+}
+
+func (s *redirectTestStore) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
 }
 
 func (s *redirectTestStore) setCold(cold bool) {
@@ -126,7 +139,7 @@ type redirectNode struct {
 
 func newRedirectNode(t testing.TB, change ...func(*RedirectDeps)) *redirectNode {
 	t.Helper()
-	n := &redirectNode{t: t, host: "s.example", store: &redirectTestStore{entries: map[string]*redirects.Entry{}}}
+	n := &redirectNode{t: t, host: "s.example", store: &redirectTestStore{entries: map[string]*redirects.Record{}}}
 	_, bench := t.(*testing.B)
 	n.appender = &clickTestAppender{keep: !bench}
 	n.recorder = newClickTestRecorder(t, n.appender, ClickConfig{Node: "node-1", Region: "eu", Partitions: 2, FlushEvery: 5 * time.Millisecond,
@@ -179,7 +192,8 @@ func (n *redirectNode) addTo(namespace, code string, record *pb.Redirect) {
 	if record.Version == 0 {
 		record.Version = 1
 	}
-	n.store.entries[events.RouteKey(namespace, code)] = &redirects.Entry{Record: record}
+	key := events.RouteKey(namespace, code)
+	n.store.entries[key] = redirects.NewRecord([]byte(key), events.BucketOfKey([]byte(key)), record)
 }
 
 // clicks returns what was recorded by now.

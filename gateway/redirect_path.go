@@ -27,7 +27,7 @@ type redirectVisit struct {
 	target    redirectTarget
 	code      []byte
 	preview   bool
-	entry     *redirects.Entry
+	link      *redirects.Record
 	nowUS     int64
 	reply     redirectReply
 
@@ -89,36 +89,43 @@ const (
 // find looks the code up: in memory, and on the disk where the visit may wait for it. A code with '+' at its end that no link
 // has asks for the preview of the code without it.
 func (r *Redirect) find(v *redirectVisit) redirectFind {
-	known, err := r.lookup(v)
+	state, err := r.lookup(v)
 	v.preview = false
-	if last := len(v.code) - 1; known && err == nil && v.entry == nil && last > 0 && v.code[last] == '+' {
+	if last := len(v.code) - 1; state == redirects.Unknown && last > 0 && v.code[last] == '+' {
 		v.preview, v.code = true, v.code[:last]
 		if r.denied(v) {
 			return redirectMissed
 		}
-		known, err = r.lookup(v)
+		state, err = r.lookup(v)
 	}
 	switch {
-	case !known:
-		return redirectMustWait
 	case err != nil:
 		r.complain(err)
 		v.refuse(http.StatusServiceUnavailable)
 		return redirectMissed
-	case v.entry == nil:
+	case state == redirects.NeedsStore:
+		return redirectMustWait
+	case state == redirects.Unknown:
 		r.missing(v)
 		return redirectMissed
 	}
 	return redirectFound
 }
 
-func (r *Redirect) lookup(v *redirectVisit) (known bool, err error) {
+// lookup asks memory, and the store where the visit may wait for it.
+func (r *Redirect) lookup(v *redirectVisit) (state redirects.State, err error) {
 	v.makeKey()
-	if v.entry, known = r.deps.Store.Cached(v.key); known || !v.mayWait {
-		return known, nil
+	if v.link, state = r.deps.Store.Find(v.key); state != redirects.NeedsStore || !v.mayWait {
+		return state, nil
 	}
-	v.entry, err = r.deps.Store.Lookup(v.key)
-	return true, err
+	v.link, err = r.deps.Store.Load(v.key)
+	switch {
+	case err != nil:
+		return redirects.NeedsStore, err
+	case v.link == nil:
+		return redirects.Unknown, nil
+	}
+	return redirects.Hit, nil
 }
 
 // makeKey makes the route key of the namespace and code: events.AppendRouteKey.
@@ -137,14 +144,14 @@ func (r *Redirect) missing(v *redirectVisit) bool {
 
 // decide makes the reply to a visit of a link. True: it is a redirect.
 func (r *Redirect) decide(v *redirectVisit) (ok bool) {
-	record := v.entry.Record
+	link := v.link
 	if r.deniedTarget(v) {
 		return false
 	}
-	switch answer := readmodels.AnswerAt(record, v.nowUS); answer {
+	switch answer := link.AnswerAt(v.nowUS); answer {
 	case readmodels.Serve:
 	case readmodels.Gone:
-		return v.say(redirectGoneBy(record))
+		return v.say(redirectGoneBy(link))
 	default:
 		return v.refuse(redirectStatusOf(answer))
 	}
@@ -152,17 +159,17 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 		return false
 	}
 	if v.preview {
-		return v.show(redirectPreview(redirectLanguageOf(v.request.AcceptLanguage), v.code, record.GetTarget(), record.GetExpiresUs()))
+		return v.show(redirectPreview(redirectLanguageOf(v.request.AcceptLanguage), v.code, link.Target(), link.ExpiresUS()))
 	}
-	if v.location, ok = readmodels.AppendLocation(v.location[:0], record.GetTarget(), record.GetQuery(), v.target.query); !ok {
+	if v.location, ok = readmodels.AppendLocation(v.location[:0], link.Target(), pb.QueryPolicy(link.Query), v.target.query); !ok {
 		return v.refuse(http.StatusNotFound)
 	}
 	if !redirectFitsHeader(v.location) {
-		r.complain(fmt.Errorf("link %d version %d: %w", record.GetLinkId(), record.GetVersion(), errRedirectTarget))
+		r.complain(fmt.Errorf("link %d version %d: %w", link.LinkID, link.Version, errRedirectTarget))
 		return v.refuse(http.StatusInternalServerError)
 	}
-	fresh, stale := redirectCacheTimes(record, v.nowUS)
-	v.reply = redirectReply{status: readmodels.RedirectStatus(record), location: v.location, fresh: fresh, stale: stale}
+	fresh, stale := redirectCacheTimes(link, v.nowUS)
+	v.reply = redirectReply{status: int(link.Status), location: v.location, fresh: fresh, stale: stale}
 	return true
 }
 
@@ -170,11 +177,11 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 var errRedirectTarget = errors.New("the stored target does not fit a header")
 
 // redirectGoneBy is the page of a link that answers 410.
-func redirectGoneBy(record *pb.Redirect) *redirectTranslations {
+func redirectGoneBy(link *redirects.Record) *redirectTranslations {
 	switch {
-	case record.GetDeleted():
+	case link.Flags&redirects.Deleted != 0:
 		return redirectRefusals[http.StatusGone]
-	case record.GetDisabled():
+	case link.Flags&redirects.Disabled != 0:
 		return redirectDisabled
 	}
 	return redirectExpired
@@ -196,9 +203,8 @@ func (r *Redirect) record(v *redirectVisit) {
 	if q.Method == http1.Head {
 		return
 	}
-	record := v.entry.Record
 	r.deps.Recorder.Record(&Click{
-		LinkID: record.GetLinkId(), Version: record.GetVersion(), TimeUS: v.nowUS, Status: v.reply.status,
+		LinkID: v.link.LinkID, Version: v.link.Version, TimeUS: v.nowUS, Status: v.reply.status,
 		Namespace: v.namespace, Code: v.code, UserAgent: q.UserAgent, Referrer: q.Referer,
 		Query: v.target.query, Address: r.visitorAddress(v), Prefetch: redirectIsPrefetch(q),
 	})

@@ -304,7 +304,7 @@ func TestRedirectPreview(t *testing.T) {
 
 func TestRedirectStoreFails(t *testing.T) {
 	node := newRedirectNode(t)
-	node.store.err = errors.New("disk on fire at /secret")
+	node.store.fail(errors.New("disk on fire at /secret"))
 	a := node.get("/x")
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" || strings.Contains(a.body, "secret") {
 		t.Errorf("%d %v %q", a.status, a.header, a.body)
@@ -314,8 +314,8 @@ func TestRedirectStoreFails(t *testing.T) {
 
 type panickyStore struct{}
 
-func (panickyStore) Lookup([]byte) (*redirects.Entry, error) { panic("bug") }
-func (panickyStore) Cached([]byte) (*redirects.Entry, bool)  { panic("bug") }
+func (panickyStore) Load([]byte) (*redirects.Record, error)           { panic("bug") }
+func (panickyStore) Find([]byte) (*redirects.Record, redirects.State) { panic("bug") }
 
 func TestRedirectSurvivesABug(t *testing.T) {
 	node := newRedirectNode(t, func(d *RedirectDeps) { d.Store = panickyStore{} })

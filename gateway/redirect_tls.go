@@ -38,7 +38,7 @@ func (h redirectHTTP2) Answer(w *h2.Writer, q *http1.Request, peer netip.Addr) {
 	v.request, v.peer, v.mayWait = q, peer, true
 	r.answerSafely(v)
 	r.thisSecond(v.nowUS).writeReply(w, &v.reply)
-	v.request, v.lists, v.entry, v.reply = nil, nil, nil, redirectReply{}
+	v.request, v.lists, v.link, v.reply = nil, nil, nil, redirectReply{}
 	r.visits.Put(v)
 }
 

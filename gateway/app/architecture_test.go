@@ -16,6 +16,7 @@ var layers = []string{
 	"events",
 	"events/eventlog/...",
 	"events/disk/...",
+	"events/filter",
 	"commands",
 	"commands/mint/...",
 	"commands/handler/...",

@@ -16,11 +16,13 @@ import (
 // Settings of load scenarios.
 const (
 	setBatch        = "batch"
+	setBeside       = "beside"
 	setBatchClients = "batch-clients"
 	setBrokers      = "brokers"
 	setClients      = "clients"
 	setDir          = "dir"
 	setEvents       = "events"
+	setHotLinks     = "hot-links"
 	setLinks        = "links"
 	setOut          = "out"
 	setProfile      = "profile"
@@ -91,15 +93,27 @@ func newBenchRedirect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "redirect",
 		Short: "Measure a redirect node, beside nginx if it is installed",
-		Args:  exactArgs(0),
+		Long: "Each round loads the node as far as it goes, and then with half of that at a fixed rate; nginx the same way, alone and with the same\n" +
+			"clicks going to the log and the sink beside it; and the servers that --" + setBeside + " names as far as they go.",
+		Args: exactArgs(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runBench(c, []string{setLinks, setSeconds, setRounds, setClients}, func(ctx context.Context, s settings, setup bench.Setup) (bench.Result, error) {
-				return bench.Redirect(ctx, bench.RedirectConfig{Setup: setup, Links: s.GetInt(setLinks), Connections: s.GetInt(setClients), During: s.seconds(), Rounds: s.GetInt(setRounds)})
+				cfg := bench.RedirectConfig{Setup: setup, Links: s.GetInt(setLinks), HotMiB: s.GetInt(setHotLinks), Connections: s.GetInt(setClients), During: s.seconds(), Rounds: s.GetInt(setRounds)}
+				for _, text := range s.GetStringSlice(setBeside) {
+					peer, err := bench.ParsePeer(text)
+					if err != nil {
+						return nil, usageError{err}
+					}
+					cfg.Beside = append(cfg.Beside, peer)
+				}
+				return bench.Redirect(ctx, cfg)
 			})
 		},
 	}
 	return withFlags(c, benchFlags, runningFlags, jsonFlag, func(f *pflag.FlagSet) {
 		f.Int(setLinks, 100_000, "links that are visited, by Zipf's law")
+		f.Int(setHotLinks, 0, "MiB of links that the node keeps in memory; 0: what it does by itself")
+		f.StringArray(setBeside, nil, "another server to load, as NAME=HOST:PORT,PID,FILE; the file names the path of one of its links in each line")
 		f.Int(setSeconds, 5, "length of a round")
 		f.Int(setRounds, 3, "rounds; the figures are their medians")
 		f.Int(setClients, 64, "connections")

@@ -72,7 +72,9 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	if store := c.n.parts.redirects; store != nil {
 		s := store.CacheStats()
 		count(metricCache, s.Hits, "hit")
+		count(metricCache, s.Unknown, "unknown")
 		count(metricCache, s.Misses, "miss")
+		count(metricCache, s.Busy, "busy")
 	}
 	if gate := c.n.parts.gate; gate != nil {
 		for answer, n := range gate.Counts() {

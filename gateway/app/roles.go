@@ -156,7 +156,7 @@ func (n *node) clickStore() (*clicks.Store, error) {
 
 func (n *node) startRedirect(ctx context.Context) error {
 	store, err := openStore(n, "redirects", func() (*redirects.Store, error) {
-		return redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble()})
+		return redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Memory: n.GetInt("hot-links") << 20})
 	})
 	if err != nil {
 		return fmt.Errorf("opening redirects: %w", err)

@@ -56,15 +56,31 @@ func (r *RedirectResult) floors() []Floor { return r.Floors }
 func (r *RedirectResult) print(w io.Writer) error {
 	t := table(w)
 	fmt.Fprintln(t, "\trequests/s\tCPU/request\tp50\tp99\tp99 by round")
+	all := []*RedirectServer{&r.Hoplog}
 	if r.Nginx != nil {
-		r.Nginx.print(t, "nginx return 302")
+		all = []*RedirectServer{r.Nginx, r.NginxBusy, &r.Hoplog}
 	}
-	r.Hoplog.print(t, "hoplog")
-	if r.Nginx != nil {
-		fmt.Fprintf(t, "hoplog / nginx\t%.2f\t%.2f\n", r.ThroughputRatio, r.CPURatio)
+	for i := range r.Beside {
+		all = append(all, &r.Beside[i])
+	}
+	for _, s := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, thousands(s.PerSecond), cost(s.CPU), short(s.P50MS), short(s.P99MS), latest(s.Rounds))
+	}
+	fmt.Fprintf(t, "\nat half of hoplog's load\trequests/s\tCPU/request\tp50\tp99\tp99 by round\n")
+	for _, s := range all {
+		if h := s.Half; h != nil {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, thousands(h.PerSecond), cost(h.CPU), short(h.P50MS), short(h.P99MS), latest(s.Halves))
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if q := r.Ratios; r.Nginx != nil {
+		fmt.Fprintf(w, "\nhoplog / nginx: CPU %.2f; requests/s %.2f, %.2f with the same clicks for log and sink beside nginx; p99 at half load %.2f and %.2f\n",
+			q.CPU, q.Throughput, q.ThroughputBusy, q.HalfP99, q.HalfP99Busy)
+	}
+	for _, s := range r.Beside {
+		fmt.Fprintf(w, "%s / hoplog: CPU %.2f, requests/s %.2f\n", s.Name, per(s.CPU, r.Hoplog.CPU), per(s.PerSecond, r.Hoplog.PerSecond))
 	}
 	if r.Without != "" {
 		fmt.Fprintln(w, r.Without)
@@ -72,7 +88,8 @@ func (r *RedirectResult) print(w io.Writer) error {
 	fmt.Fprintf(w, "medians; CPU is user and system time of the redirect node (of nginx's worker); the load, the log and the click sink are other processes on the same cores.\n")
 	fmt.Fprintf(w, "%s links (made at %s/s), visited by Zipf's law with s = %.2f; %d of them checked first.", thousands(float64(r.Links)), thousands(r.CreatedPerS), zipfExponent, r.Checked)
 	if r.ReadySeconds > 0 {
-		fmt.Fprintf(w, " The node was ready in %.1f s and has %.0f MiB.", r.ReadySeconds, r.MemoryMiB)
+		fmt.Fprintf(w, " The node was ready in %.1f s on an empty disk, in %.1f s when started again; it takes %.0f bytes of disk a link and has %.0f MiB.",
+			r.ReadySeconds, r.AgainSeconds, r.DiskBytes, r.MemoryMiB)
 	}
 	fmt.Fprint(w, "\n\n")
 	if n := len(r.Hoplog.Rounds); n > 0 {
@@ -81,12 +98,12 @@ func (r *RedirectResult) print(w io.Writer) error {
 	return nil
 }
 
-func (s *RedirectServer) print(w io.Writer, name string) {
-	rounds := ""
-	for _, r := range s.Rounds {
-		rounds += short(r.P99MS) + "  "
+// latest is the p99 of each round.
+func latest(rounds []RedirectRound) (line string) {
+	for _, r := range rounds {
+		line += short(r.P99MS) + "  "
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, thousands(s.PerSecond), cost(s.CPU), short(s.P50MS), short(s.P99MS), rounds)
+	return line
 }
 
 func (r *ReplayResult) floors() []Floor { return r.Floors }

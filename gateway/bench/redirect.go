@@ -4,47 +4,71 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-
-	"github.com/hoplog/hoplog/gateway/client"
 )
 
 // RedirectConfig is how many links are visited, and how.
 type RedirectConfig struct {
 	Setup
 	Links       int
+	HotMiB      int // of links that the node keeps in memory; 0: its default
 	Connections int
-	During      time.Duration // of each round of each server
+	During      time.Duration // of each part of a round
 	Rounds      int
+	// Beside are further servers, already running on this machine, that are loaded in the same rounds.
+	Beside []Peer
 }
 
 // RedirectResult is what a redirect costs, beside nginx when it is there.
 type RedirectResult struct {
-	Hoplog RedirectServer  `json:"hoplog"`
-	Nginx  *RedirectServer `json:"nginx,omitempty"`
+	Hoplog RedirectServer `json:"hoplog"`
+	// Nginx has the machine for itself. NginxBusy shares it with a log and a click sink that take as many clicks as the redirect
+	// node made.
+	Nginx     *RedirectServer  `json:"nginx,omitempty"`
+	NginxBusy *RedirectServer  `json:"nginx_busy,omitempty"`
+	Beside    []RedirectServer `json:"beside,omitempty"`
 	// Without says why there is no nginx.
-	Without         string  `json:"without_nginx,omitempty"`
-	CPURatio        float64 `json:"cpu_ratio,omitempty"` // of CPU per redirect, to nginx
-	ThroughputRatio float64 `json:"throughput_ratio,omitempty"`
-	Links           int     `json:"links"`
-	MemoryMiB       float64 `json:"memory_mib,omitempty"`     // of the redirect node after the load
-	ReadySeconds    float64 `json:"ready_seconds,omitempty"`  // from the node's start on an empty disk to ready
-	CreatedPerS     float64 `json:"links_created_per_second"` // while making the links, in batches
-	Checked         int     `json:"links_checked"`            // that their Location is what was created
-	Floors          []Floor `json:"floors,omitempty"`
+	Without string         `json:"without_nginx,omitempty"`
+	Ratios  RedirectRatios `json:"ratios"`
+
+	Links        int     `json:"links"`
+	MemoryMiB    float64 `json:"memory_mib,omitempty"` // of the redirect node after the load
+	DiskBytes    float64 `json:"disk_bytes_per_link,omitempty"`
+	ReadySeconds float64 `json:"ready_seconds,omitempty"`       // from the node's start on an empty disk to ready, all links followed
+	AgainSeconds float64 `json:"ready_again_seconds,omitempty"` // from its start on the disk that it left
+	CreatedPerS  float64 `json:"links_created_per_second"`      // while making the links, in batches
+	Checked      int     `json:"links_checked"`                 // that their Location is what was created
+	Floors       []Floor `json:"floors,omitempty"`
+}
+
+// RedirectRatios compare hoplog with nginx; 0: there is none.
+type RedirectRatios struct {
+	CPU            float64 `json:"cpu"`
+	Throughput     float64 `json:"throughput"`
+	ThroughputBusy float64 `json:"throughput_busy"`
+	HalfP99        float64 `json:"half_load_p99"`
+	HalfP99Busy    float64 `json:"half_load_p99_busy"`
 }
 
 // RedirectServer is one server's figures: medians, and the rounds that they are of.
 type RedirectServer struct {
+	Name      string          `json:"name"`
 	PerSecond float64         `json:"requests_per_second"`
 	CPU       float64         `json:"cpu_us_per_request"` // 0: not known
 	P50MS     float64         `json:"p50_ms"`
 	P99MS     float64         `json:"p99_ms"`
+	Half      *RedirectHalf   `json:"half_load,omitempty"`
 	Rounds    []RedirectRound `json:"rounds"`
+	Halves    []RedirectRound `json:"half_load_rounds,omitempty"`
+}
+
+// RedirectHalf is a server that gets half of what hoplog can take, at a fixed rate: the medians of its rounds.
+type RedirectHalf struct {
+	PerSecond float64 `json:"requests_per_second"`
+	CPU       float64 `json:"cpu_us_per_request"`
+	P50MS     float64 `json:"p50_ms"`
+	P99MS     float64 `json:"p99_ms"`
 }
 
 // RedirectRound is one round of load on one server.
@@ -57,14 +81,6 @@ type RedirectRound struct {
 	LoadCPU   float64 `json:"load_cpu_us_per_request"`
 	Latencies []Bin   `json:"latencies"`
 }
-
-const (
-	draws          = 50_000
-	redirectWarmUp = time.Second
-	makingBatch    = 1000
-	makingAtOnce   = 4
-	nodeAgent      = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"
-)
 
 // Redirect measures a redirect node that is a process of its own, while the log and the click sink work in another beside
 // it. With ErrWrong there is a result.
@@ -82,7 +98,7 @@ func Redirect(ctx context.Context, cfg RedirectConfig) (_ *RedirectResult, err e
 	if err != nil {
 		return nil, err
 	}
-	node, err := cfg.startNode(ctx, t, result)
+	node, err := cfg.startNodeTwice(ctx, t, links, result)
 	if err != nil {
 		return nil, err
 	}
@@ -101,67 +117,9 @@ func Redirect(ctx context.Context, cfg RedirectConfig) (_ *RedirectResult, err e
 	return result, nil
 }
 
-// makeLinks creates the links that will be visited.
-func (cfg *RedirectConfig) makeLinks(ctx context.Context, t *target, result *RedirectResult) ([]client.Link, error) {
-	links := make([]client.Link, cfg.Links)
-	began := time.Now()
-	made := make(chan int)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(makingAtOnce + 1)
-	group.Go(func() error {
-		for done := 0; done < cfg.Links; {
-			select {
-			case n := <-made:
-				done += n
-				cfg.Progress.tell("making links", int64(done), int64(cfg.Links))
-			case <-ctx.Done():
-				return nil
-			}
-		}
-		return nil
-	})
-	for from := 0; from < cfg.Links; from += makingBatch {
-		batch := links[from:min(from+makingBatch, cfg.Links)]
-		group.Go(func() error {
-			if err := makeBatch(ctx, t.client, from, batch, client.Options{}); err != nil {
-				return err
-			}
-			select {
-			case made <- len(batch):
-			case <-ctx.Done():
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, fmt.Errorf("making links: %w", err)
-	}
-	result.CreatedPerS = per(float64(cfg.Links), time.Since(began).Seconds())
-	return links, nil
-}
-
-func makeBatch(ctx context.Context, api *client.API, from int, links []client.Link, o client.Options) error {
-	rows := make([]client.LinkCreate, len(links))
-	for i := range rows {
-		rows[i].Target = targetOf(from + i)
-	}
-	results, _, err := api.CreateBatch(ctx, rows, o)
-	if err != nil {
-		return err
-	}
-	for i, r := range results {
-		if r.Link == nil {
-			return fmt.Errorf("row %d: status %d: %+v", i, r.Status, r.Error)
-		}
-		links[i] = *r.Link
-		links[i].Target = rows[i].Target
-	}
-	return nil
-}
-
-// startNode starts the redirect node that is measured, beside the process that holds the log. What was running before is
-// measured where it is: then there is no node of ours.
-func (cfg *RedirectConfig) startNode(ctx context.Context, t *target, result *RedirectResult) (*process, error) {
+// startNodeTwice starts the redirect node that is measured, beside the process that holds the log: once on an empty disk,
+// and once on what it left there. What was running before is measured where it is: then there is no node of ours.
+func (cfg *RedirectConfig) startNodeTwice(ctx context.Context, t *target, links *linkSet, result *RedirectResult) (*process, error) {
 	if t.own == nil {
 		return nil, nil
 	}
@@ -169,129 +127,50 @@ func (cfg *RedirectConfig) startNode(ctx context.Context, t *target, result *Red
 	if err != nil {
 		return nil, err
 	}
-	cfg.Progress.tell("starting the redirect node", 0, 0)
+	dir := filepath.Join(t.dir, "node")
+	args := []string{"serve", "--roles", "redirect", "--data", dir, "--kafka", t.kafka, "--redirect", ports[0], "--admin", ports[1]}
+	if cfg.HotMiB > 0 {
+		args = append(args, "--hot-links", fmt.Sprint(cfg.HotMiB))
+	}
+	cfg.Progress.tell("building the redirect node's store", 0, 0)
 	began := time.Now()
-	node, err := cfg.start(ctx, ports[1], nil, filepath.Join(t.dir, "node.log"), "serve", "--roles", "redirect", "--data", filepath.Join(t.dir, "node"),
-		"--kafka", t.kafka, "--redirect", ports[0], "--admin", ports[1])
+	node, err := cfg.start(ctx, ports[1], nil, filepath.Join(t.dir, "node.log"), args...)
 	if err != nil {
 		return nil, err
 	}
 	result.ReadySeconds = time.Since(began).Seconds()
-	t.redirect, t.cpu = ports[0], cpuOfPID(node.pid())
+	t.redirect = ports[0]
+	err = cfg.check(ctx, t, links, result)
+	if err = errors.Join(err, node.stop()); err != nil {
+		return nil, err
+	}
+	size, err := sizeOf(filepath.Join(dir, "redirects"))
+	if err != nil {
+		return nil, err
+	}
+	result.DiskBytes = per(float64(size), float64(cfg.Links))
+	cfg.Progress.tell("starting the redirect node again", 0, 0)
+	began = time.Now()
+	if node, err = cfg.start(ctx, ports[1], nil, filepath.Join(t.dir, "node-again.log"), args...); err != nil {
+		return nil, err
+	}
+	result.AgainSeconds = time.Since(began).Seconds()
+	t.cpu = cpuOfPID(node.pid())
 	return node, nil
 }
 
 // checkLinks is how many links are visited one by one before the load.
 const checkLinks = 200
 
-func (cfg *RedirectConfig) check(ctx context.Context, t *target, links []client.Link, result *RedirectResult) error {
+func (cfg *RedirectConfig) check(ctx context.Context, t *target, links *linkSet, result *RedirectResult) error {
 	cfg.Progress.tell("checking links", 0, 0)
-	step := max(1, len(links)/checkLinks)
-	for i := len(links) - 1; i >= 0; i -= step { // the newest first: the node may still be following
-		if err := t.visit(ctx, t.redirect, links[i].Domain, links[i].Code, links[i].Target); err != nil {
+	step := max(1, cfg.Links/checkLinks)
+	result.Checked = 0
+	for i := cfg.Links - 1; i >= 0; i -= step { // the newest first: the node may still be following
+		if err := t.visit(ctx, t.redirect, links.domain, links.codes[i], targetOf(i)); err != nil {
 			return fmt.Errorf("%w: %w", ErrWrong, err)
 		}
 		result.Checked++
 	}
 	return nil
-}
-
-func (cfg *RedirectConfig) rounds(ctx context.Context, t *target, links []client.Link, result *RedirectResult) error {
-	visits := newVisitSource(links, zipfDraws(1, len(links), draws))
-	beside, why, err := startNginx(ctx, cfg.Dir)
-	if err != nil {
-		return err
-	}
-	if result.Without = why; beside != nil {
-		defer func() { _ = beside.stop() }() // its data is gone with it
-		result.Nginx = &RedirectServer{}
-	}
-	for round := range cfg.Rounds {
-		step := fmt.Sprintf("round %d of %d: ", round+1, cfg.Rounds)
-		if beside != nil {
-			if err := cfg.drive(ctx, step+"nginx", beside.addr, beside.cpu, visits, result.Nginx); err != nil {
-				return err
-			}
-		}
-		if err := cfg.drive(ctx, step+"hoplog", t.redirect, t.cpu, visits, &result.Hoplog); err != nil {
-			return err
-		}
-	}
-	result.Hoplog.sum()
-	if beside != nil {
-		result.Nginx.sum()
-		result.CPURatio, result.ThroughputRatio = per(result.Hoplog.CPU, result.Nginx.CPU), per(result.Hoplog.PerSecond, result.Nginx.PerSecond)
-		if result.Hoplog.CPU > 0 {
-			result.Floors = []Floor{atMost("CPU per redirect, times nginx", floorRedirect, result.CPURatio)}
-		}
-	}
-	return nil
-}
-
-// drive adds one round on one server, after a warm-up that is not measured.
-func (cfg *RedirectConfig) drive(ctx context.Context, step, addr string, cpu cpuMeter, visits source, into *RedirectServer) error {
-	l := load{addr: addr, connections: cfg.Connections, during: redirectWarmUp, source: visits}
-	if _, err := l.run(ctx); err != nil {
-		return fmt.Errorf("%s: %w", step, err)
-	}
-	l.during = cfg.During
-	l.tell = func(since time.Duration) { cfg.Progress.tell(step, int64(since.Seconds()), int64(l.during.Seconds())) }
-	before, err := cpu(ctx)
-	if err != nil {
-		return err
-	}
-	own := cpuOfSelf()
-	done, err := l.run(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: %w", step, err)
-	}
-	own = cpuOfSelf() - own
-	after, err := cpu(ctx)
-	if err != nil {
-		return err
-	}
-	if done.wrong > 0 {
-		return fmt.Errorf("%w: %s: %d of %d requests, the first: %s", ErrWrong, step, done.wrong, done.requests, done.problem)
-	}
-	requests := float64(done.requests)
-	into.Rounds = append(into.Rounds, RedirectRound{PerSecond: done.perSecond(), CPU: per(us(after-before), requests),
-		P50MS: ms(done.latency.Quantile(0.5)), P99MS: ms(done.latency.Quantile(0.99)), MaxMS: ms(done.latency.Max()),
-		LoadCPU: per(us(own), requests), Latencies: done.latency.Bins()})
-	return nil
-}
-
-// sum takes the medians over the rounds.
-func (s *RedirectServer) sum() {
-	s.PerSecond = medianOf(s.Rounds, func(r RedirectRound) float64 { return r.PerSecond })
-	s.CPU = medianOf(s.Rounds, func(r RedirectRound) float64 { return r.CPU })
-	s.P50MS = medianOf(s.Rounds, func(r RedirectRound) float64 { return r.P50MS })
-	s.P99MS = medianOf(s.Rounds, func(r RedirectRound) float64 { return r.P99MS })
-}
-
-// visitSource asks for links in a fixed order of draws.
-type visitSource struct {
-	requests [][]byte
-	next     int
-}
-
-func newVisitSource(links []client.Link, drawn []int) *visitSource {
-	s := &visitSource{requests: make([][]byte, len(drawn))}
-	for i, n := range drawn {
-		s.requests[i] = fmt.Appendf(nil, "GET /%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n\r\n", links[n].Code, links[n].Domain, nodeAgent)
-	}
-	return s
-}
-
-func (s *visitSource) request(dst []byte, _ int) []byte {
-	if s.next++; s.next == len(s.requests) {
-		s.next = 0
-	}
-	return append(dst, s.requests[s.next]...)
-}
-
-func (s *visitSource) answered(_, status int, _ []byte) (right, wrong int) {
-	if status == http.StatusFound {
-		return 1, 0
-	}
-	return 0, 1
 }

@@ -176,12 +176,12 @@ func lookUp(store *redirects.Store, chains []*chain, want int) (looked int, err 
 	for _, c := range chains {
 		for i := 0; i < len(c.links); i += max(1, len(c.links)*len(chains)/lookUps) {
 			code := codeOf(c.links[i].number)
-			entry, err := store.Lookup([]byte(events.RouteKey(chainNamespace, code)))
+			link, err := store.Lookup([]byte(events.RouteKey(chainNamespace, code)))
 			if err != nil {
 				return looked, err
 			}
-			if target := c.target(i); entry == nil || entry.Record.GetTarget() != target || entry.Record.GetVersion() != c.links[i].version {
-				return looked, fmt.Errorf("%w: link %s: %v, not %s at version %d", ErrWrong, code, entry, target, c.links[i].version)
+			if target := c.target(i); link == nil || link.GetTarget() != target || link.GetVersion() != c.links[i].version {
+				return looked, fmt.Errorf("%w: link %s: %v, not %s at version %d", ErrWrong, code, link, target, c.links[i].version)
 			}
 			looked++
 		}

@@ -96,6 +96,7 @@ func (l *loop) free() {
 // run serves until the loop is stopped, or drained and without connections.
 func (l *loop) run() error {
 	runtime.LockOSThread()
+	ShortSlice()
 	defer runtime.UnlockOSThread()
 	defer l.end()
 	for !l.stopped && (!l.draining || l.load.Load() > 0) {

@@ -131,12 +131,16 @@ var looser = []struct {
 	is  func(data string) bool
 }{
 	{"empty lines before a request are ignored (RFC 9112, section 2.2)", regexp.MustCompile(`^\r\n`).MatchString},
-	{"a target that cannot be decoded is a link that does not exist: 404", func(data string) bool {
+	{"a target that cannot be decoded is a link that does not exist, and a method that is not for links is 405: neither 400", func(data string) bool {
 		target := targetOf.FindStringSubmatch(data)
 		if target == nil {
 			return false
 		}
-		_, err := url.ParseRequestURI(target[1])
+		authority := target[1]
+		if strings.HasPrefix(data, "CONNECT ") && !isOwnHost(authority) { // which net/http reads as a host and port, whatever they look like
+			authority = "http://" + authority
+		}
+		_, err := url.ParseRequestURI(authority)
 		return err != nil
 	}},
 	{"a Host that no host can have is one that we do not know: 404", func(data string) bool {
@@ -221,7 +225,7 @@ var smuggling = []string{
 	"GET /a HTTP/1.0\r\n\r\n", "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /b HTTP/1.0\r\n\r\n", "GET /a HTTP/1.2\r\nHost: a\r\n\r\n", "GET /a HTTP/2.0\r\nHost: a\r\n\r\n",
 	"GET /a\nHTTP/1.1\nHost: a\n\n", "GET /a HTTP/1.1\nHost: a\n\n", "\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n", "GET  /a HTTP/1.1\r\nHost: a\r\n\r\n",
 	"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", "get /a HTTP/1.1\r\nHost: a\r\n\r\n", "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", "GET /\xff HTTP/1.1\r\nHost: \xff\r\n\r\n",
-	"GET * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+	"GET * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT A:A HTTP/1.0\r\n0000:0\r\n\r\n",
 	"GET /a HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nX\x00: y\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", "GET /a HTTP/1.1\r\nHost:\r\n\r\n",
 	"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close, TE\r\nTE: trailers\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n", "GET /a HTTP/1.1\r\nHost: a\r\nTrailer: Content-Length\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 	"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n",

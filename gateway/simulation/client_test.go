@@ -265,7 +265,7 @@ func (c *client) lookUp(k known) {
 	}
 	defer l.calls.Done()
 	least := l.shown.of(k.domain, k.code)
-	entry, err := l.redirects.Lookup([]byte(events.RouteKey(k.domain, k.code)))
+	got, err := l.redirects.Lookup([]byte(events.RouteKey(k.domain, k.code)))
 	select {
 	case <-l.dead:
 		return
@@ -275,13 +275,13 @@ func (c *client) lookUp(k known) {
 		c.w.fail("looking up %s/%s: %v", k.domain, k.code, err)
 		return
 	}
-	if entry == nil {
+	if got == nil {
 		if least > 0 {
 			c.w.fail("the node has lost %s/%s", k.domain, k.code)
 		}
 		return
 	}
-	got, want := entry.Record, c.w.truth.version(k.domain, k.code, entry.Record.GetVersion())
+	want := c.w.truth.version(k.domain, k.code, got.GetVersion())
 	if want == nil || got.GetVersion() < least || got.GetTarget() != want.GetContent().GetTarget() || got.GetDisabled() != want.GetDisabled() ||
 		got.GetBanned() != want.GetBanned() || got.GetDeleted() != want.GetDeleted() || got.GetLinkId() != want.GetRef().GetLinkId() {
 		c.w.failUnlessOver("the node shows %v of %s/%s, which is %v and was at version %d", got, k.domain, k.code, want, least)

@@ -168,7 +168,7 @@ func (l *life) startAPI(ctx context.Context) error {
 
 func (l *life) startNode(ctx context.Context) (err error) {
 	// A map in memory of a few entries is evicted and filled all the time.
-	l.redirects, err = redirects.Open(redirects.Config{Dir: "redirects", Source: runner.FromLog(l.log), Pebble: l.pebble(), Entries: 64})
+	l.redirects, err = redirects.Open(redirects.Config{Dir: "redirects", Source: runner.FromLog(l.log), Pebble: l.pebble(), Memory: 16 << 10})
 	if err != nil {
 		return err
 	}

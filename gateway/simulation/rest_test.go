@@ -232,9 +232,9 @@ func (w *world) checkLinks() {
 				w.fail("%s has %v, the log says %v: %v", p.name, got, want, err)
 			}
 		}
-		entry, err := w.node.current().redirects.Lookup([]byte(route))
-		if err != nil || entry == nil || entry.Record.GetVersion() != want.GetVersion() {
-			w.fail("%s has %v, the log says %v: %v", w.node.name, entry, want, err)
+		got, err := w.node.current().redirects.Lookup([]byte(route))
+		if err != nil || got == nil || got.GetVersion() != want.GetVersion() {
+			w.fail("%s has %v, the log says %v: %v", w.node.name, got, want, err)
 		}
 	}
 }

@@ -3,9 +3,13 @@ package redirects_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -94,46 +98,132 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func BenchmarkLookup(b *testing.B) {
-	log := benchLog(100_000)
-	s := open(b, b.TempDir(), log)
-	defer s.Close()
-	if err := s.RunToEnd(context.Background()); err != nil {
+// benchSizes are the numbers of links that look-ups are measured with; -timeout and patience permitting, ten million too.
+func benchSizes() []int {
+	if os.Getenv("HOPLOG_BENCH_LARGE") != "" {
+		return []int{10_000, 1_000_000, 10_000_000}
+	}
+	return []int{10_000, 1_000_000}
+}
+
+// BenchmarkFind measures look-ups, Zipf 1.07, on two goroutines: with room for all links in memory and for one in twenty, where
+// what is not in memory is loaded; of unknown codes; and of links that are never in memory.
+func BenchmarkFind(b *testing.B) {
+	for _, links := range benchSizes() {
+		dir := b.TempDir()
+		log := benchLog(links)
+		s := open(b, dir, log)
+		if err := s.RunToEnd(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		keys := make([][]byte, links)
+		for i := range keys {
+			keys[i] = []byte(events.RouteKey("s.example", code(i)))
+		}
+		b.Logf("%d links: %.1f bytes a link on disk", links, float64(bytesIn(b, dir))/float64(links))
+		for _, memory := range []struct {
+			name  string
+			bytes int
+		}{{"all", max(1<<20, links*200)}, {"5%", max(1<<20, links*8)}} {
+			b.Run(fmt.Sprintf("%d/%s", links, memory.name), func(b *testing.B) { find(b, dir, log, memory.bytes, keys, memory.name == "all") })
+		}
+	}
+}
+
+func find(b *testing.B, dir string, log *runnertest.Log, memory int, keys [][]byte, fill bool) {
+	before := heapBytes()
+	began := time.Now()
+	s, err := redirects.Open(redirects.Config{Dir: dir, Source: log, Memory: memory, Pebble: runner.PebbleOptions{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
 		b.Fatal(err)
 	}
-	keys := make([][]byte, 100_000)
-	for i := range keys {
-		keys[i] = []byte(events.RouteKey("s.example", code(i)))
+	defer s.Close()
+	opened := time.Since(began)
+	for c := s.CacheStats(); c.FilterStripes < c.AllStripes; c = s.CacheStats() {
+		time.Sleep(time.Millisecond)
 	}
-	lookup := func(b *testing.B, next func() []byte) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if e, err := s.Lookup(next()); err != nil || e == nil {
-				b.Fatal(e, err)
-			}
+	b.Logf("opened in %v, all keys known after %v, %.2f bytes of filter a link", opened, time.Since(began), float64(s.CacheStats().FilterBytes)/float64(len(keys)))
+	get := func(key []byte) {
+		r, state := s.Find(key)
+		if state == redirects.NeedsStore {
+			r, _ = s.Load(key)
+		}
+		if r == nil {
+			b.Error("not found")
 		}
 	}
-	b.Run("hit", func(b *testing.B) {
-		i := 0
-		lookup(b, func() []byte { i++; return keys[i%1000] })
-	})
-	b.Run("hit/parallel", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(p *testing.PB) {
-			for i := 0; p.Next(); i++ {
-				if e, err := s.Lookup(keys[i%1000]); err != nil || e == nil {
-					b.Fatal(e, err)
-				}
-			}
-		})
+	if fill {
+		for i := range keys {
+			get(keys[len(keys)-1-i])
+		}
+	}
+	visits := make([][]byte, 1<<20)
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), 1.07, 1, uint64(len(keys)-1))
+	for i := range visits {
+		visits[i] = keys[zipf.Uint64()*7919%uint64(len(keys))]
+		get(visits[i])
+	}
+	stats := s.CacheStats()
+	b.Logf("%d links in memory, %d bytes each; %d bytes of heap per link in all", stats.Entries, stats.Bytes/max(1, stats.Entries), (heapBytes()-before)/uint64(len(keys)))
+	b.Run("visits", func(b *testing.B) {
+		was := s.CacheStats()
+		perOp(b, func(i int) { get(visits[i&(1<<20-1)]) })
+		is := s.CacheStats()
+		b.ReportMetric(float64(is.Hits-was.Hits)/float64(is.Hits+is.Misses-was.Hits-was.Misses), "hits/op")
 	})
 	b.Run("unknown", func(b *testing.B) {
-		b.ReportAllocs()
-		key := []byte(events.RouteKey("s.example", "nobody"))
-		for b.Loop() {
-			if e, err := s.Lookup(key); err != nil || e != nil {
-				b.Fatal(e, err)
-			}
+		unknown := make([][]byte, 1<<16)
+		for i := range unknown {
+			unknown[i] = fmt.Appendf(nil, "s.example\x00nobody%d", i)
 		}
+		perOp(b, func(i int) { _, _ = s.Find(unknown[i&(1<<16-1)]) })
 	})
+	if !fill {
+		b.Run("miss", func(b *testing.B) { perOp(b, func(i int) { get(keys[i*7919%len(keys)]) }) })
+	}
+}
+
+// perOp measures f on two goroutines, in time and in processor time.
+func perOp(b *testing.B, f func(i int)) {
+	b.ReportAllocs()
+	began := cpuTime()
+	b.ResetTimer()
+	var all sync.WaitGroup
+	for half := range 2 {
+		all.Go(func() {
+			for i := half; i < b.N; i += 2 {
+				f(i)
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64((cpuTime()-began).Nanoseconds())/float64(b.N), "cpu-ns/op")
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func bytesIn(b *testing.B, dir string) (sum int64) {
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && !e.IsDir() {
+			sum += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sum
 }

@@ -1,8 +1,16 @@
-// Package redirects answers what a visitor of a route key meets: the compact record of every link in Pebble, and the
-// records that were asked for lately in memory in front of it.
+// Package redirects answers what a visitor of a route key meets: the compact record of every link in Pebble, the records
+// that were asked for lately in memory in front of it, and a filter that knows of most unknown keys that they are unknown.
 //
-// Invariant: a record in memory never outlives a commit that changed it. It is filled with its shard locked, reading
-// included, and dropped with its shard locked after each commit, before anybody who waits for the commit is woken.
+// Find goes through what is in memory, never waits and takes no lock; Load reads the store, bounded and merged.
+//
+// Invariants:
+//   - A record in memory never outlives a commit that changed it. Each fill has a flight that is registered before the store
+//     is read; a commit, before anybody who waits for it is woken, replaces what is in memory and takes a flight of the key off
+//     the list, so that what it brings is neither kept nor given to anybody who asks later. An older version never replaces a
+//     newer one.
+//   - A key that the store holds, and whose commit was announced, is never called unknown: the filter learns of a key after
+//     the commit that brings it and before its announcement, also while the keys of the store are being read.
+//   - Whatever strangers ask for, memory stays within Config.Memory and the filter's two bytes a link.
 //
 // It must not import the gateway.
 package redirects

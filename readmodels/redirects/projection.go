@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/projections"
 	"github.com/hoplog/hoplog/projections/runner"
@@ -31,9 +29,9 @@ func bucketOf(key, _ []byte) uint32 {
 	return uint32(binary.BigEndian.Uint16(key[1:]))
 }
 
-// projection writes records into the store and keeps the map in memory from serving old ones.
+// projection writes records into the store and keeps what is in memory from being old. A rebuild's has no memory.
 type projection struct {
-	cache  *cache
+	memory *memory
 	key    []byte      // reused by Apply
 	record pb.Redirect // reused by Apply
 }
@@ -88,28 +86,21 @@ func (*projection) Committed([]runner.Accepted) {}
 // Fork implements runner.Lender: a key begins with its bucket, so it belongs to one partition.
 func (*projection) Fork() runner.Projection { return &projection{} }
 
-// Written implements runner.Lender: what changed is no longer served from memory.
+// Written implements runner.Lender: what changed is no longer served from memory as it was.
 func (p *projection) Written(w *runner.Write) {
 	if w.Len() > clearAbove {
-		p.cache.clear()
+		p.memory.forget()
 		return
 	}
-	for key := range w.All() {
+	for key, value := range w.All() {
 		if len(key) > keyHead && key[0] == prefix {
-			p.drop(key[keyHead:])
+			p.memory.changed(key[keyHead:], value)
 		}
 	}
 }
 
-// clearAbove is how many changes at once empty the whole map: it is filled again within a second, looking for each takes longer.
+// clearAbove is how many changes at once empty all memory: it is filled again within seconds, looking for each takes longer.
 const clearAbove = 100_000
-
-func (p *projection) drop(route []byte) {
-	shard := p.cache.shard(xxhash.Sum64(route))
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	shard.drop(route)
-}
 
 func appendRoute(dst []byte, ref *pb.LinkRef) []byte {
 	dst = append(dst, ref.GetNamespace()...)

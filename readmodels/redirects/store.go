@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
-
-	"github.com/cespare/xxhash/v2"
-	"github.com/cockroachdb/pebble/v2"
+	"time"
 
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
@@ -15,132 +15,146 @@ import (
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
-// Entry is a link as a redirect node serves it. It is shared and never changed.
-type Entry struct {
-	// Record is what the link's events fold to.
-	Record *pb.Redirect
-	// Bucket is the link's.
-	Bucket uint32
-
-	key  string // route key
-	slot int    // of the shard's ring
-	used bool   // since the hand last passed; of the shard's lock
-}
-
 // Config is what a store needs. Dir holds the store and nothing else.
 type Config struct {
-	Dir     string
-	Source  runner.Source
-	Pebble  runner.PebbleOptions
-	Entries int // bound of the map in memory; default 200,000
+	Dir    string
+	Source runner.Source
+	Pebble runner.PebbleOptions
+	// Memory bounds the records in memory, in bytes; default 64 MiB, half a million links. The filter's two bytes a link
+	// come on top, and for the collector's sake about as much again while much of it changes.
+	Memory int
+	// Reads is how many reads of the store may be under way; default 64.
+	Reads int
+	// Wait is how long a read waits for room among them before it fails with ErrBusy; default 50 ms.
+	Wait time.Duration
 }
 
-const defaultEntries = 200_000
+const (
+	defaultMemory = 64 << 20
+	defaultReads  = 64
+	defaultWait   = 50 * time.Millisecond
+)
 
-// Store is the redirects read model: a live Pebble store, the map in front of it, and the runner that feeds both.
+// Store is the redirects read model: a live Pebble store, what is in memory in front of it, and the runner that feeds both.
 type Store struct {
 	*runner.Runner
 	generations *runner.Generations
-	live        atomic.Pointer[runner.Pebble]
-	cache       *cache
+	logger      *slog.Logger
+	memory      *memory
+	reads       chan struct{} // a place for each read under way
+	wait        time.Duration
+	scratch     sync.Pool // of *scratch
+
+	switching sync.RWMutex // held while live is read from, and to exchange it
+	live      *runner.Pebble
+
+	loads, merged, busy atomic.Uint64
+
+	endLearning context.CancelFunc
+	learning    sync.WaitGroup
 }
 
 // Open opens the store in a directory, or makes it. It is fed while Run runs.
 func Open(cfg Config) (*Store, error) {
-	if cfg.Entries == 0 {
-		cfg.Entries = defaultEntries
-	}
-	generations, pebbles, err := runner.OpenGenerations(cfg.Dir, cfg.Pebble)
+	cfg.fillIn()
+	generations, live, err := runner.OpenGenerations(cfg.Dir, cfg.Pebble)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{generations: generations, cache: newCache(cfg.Entries)}
-	s.live.Store(pebbles)
+	s := &Store{generations: generations, live: live, memory: newMemory(cfg.Memory), logger: cfg.Pebble.Logger,
+		reads: make(chan struct{}, cfg.Reads), wait: cfg.Wait}
+	s.scratch.New = func() any { return &scratch{} }
 	s.Runner, err = runner.New(runner.Config{Topic: eventlog.EventsLink, Stream: events.StreamLink, Source: cfg.Source,
-		Store: pebbles, Projection: &projection{cache: s.cache}, Logger: cfg.Pebble.Logger})
+		Store: live, Projection: &projection{memory: s.memory}, Logger: cfg.Pebble.Logger})
 	if err != nil {
-		return nil, errors.Join(err, pebbles.Close())
+		return nil, errors.Join(err, live.Close())
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.endLearning = cancel
+	s.learning.Go(func() { s.learn(ctx) })
 	return s, nil
+}
+
+func (c *Config) fillIn() {
+	if c.Memory <= 0 {
+		c.Memory = defaultMemory
+	}
+	if c.Reads <= 0 {
+		c.Reads = defaultReads
+	}
+	if c.Wait <= 0 {
+		c.Wait = defaultWait
+	}
+	if c.Pebble.Logger == nil {
+		c.Pebble.Logger = slog.New(slog.DiscardHandler)
+	}
 }
 
 // Close ends the tail and closes the store. Nobody may be looking up, and no run be under way.
 func (s *Store) Close() error {
+	s.endLearning()
+	s.learning.Wait()
 	s.Runner.Close()
-	return s.live.Load().Close()
+	return s.live.Close()
 }
 
-// Lookup returns the link at a route key, nil when there is none. It does not allocate when the link is in memory.
-func (s *Store) Lookup(routeKey []byte) (*Entry, error) {
-	hash := xxhash.Sum64(routeKey)
-	shard := s.cache.shard(hash)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if e := shard.entries[string(routeKey)]; e != nil {
-		e.used = true
-		shard.hits++
-		return e, nil
+// Lookup returns the link at a route key, nil when there is none: Find and then Load, unpacked into what is the caller's.
+func (s *Store) Lookup(routeKey []byte) (*pb.Redirect, error) {
+	r, state := s.Find(routeKey)
+	if state == NeedsStore {
+		var err error
+		if r, err = s.Load(routeKey); err != nil {
+			return nil, err
+		}
 	}
-	shard.misses++
-	e, err := s.load(shard, routeKey, uint32(hash%events.Buckets))
-	if err != nil || e == nil {
-		return nil, err
-	}
-	shard.put(e, s.cache.perShard)
-	return e, nil
-}
-
-// Cached is Lookup as far as the map in memory goes, without waiting: known is false where it would have to read from the
-// store, or wait for somebody who does.
-func (s *Store) Cached(routeKey []byte) (entry *Entry, known bool) {
-	shard := s.cache.shard(xxhash.Sum64(routeKey))
-	if !shard.mu.TryLock() {
-		return nil, false
-	}
-	defer shard.mu.Unlock()
-	e := shard.entries[string(routeKey)]
-	if e == nil {
-		return nil, false // Lookup counts it
-	}
-	e.used = true
-	shard.hits++
-	return e, true
-}
-
-// load reads from the live store, with the shard locked: see the package's invariant.
-func (s *Store) load(locked *shard, routeKey []byte, bucket uint32) (*Entry, error) {
-	locked.key = append(appendKey(locked.key[:0], bucket), routeKey...)
-	value, closer, err := s.live.Load().DB().Get(locked.key)
-	if errors.Is(err, pebble.ErrNotFound) {
+	if r == nil {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("looking up a link: %w", err)
-	}
-	record := &pb.Redirect{}
-	err = record.UnmarshalVT(value)
-	if err = errors.Join(err, closer.Close()); err != nil {
-		return nil, fmt.Errorf("looking up a link: %w", err)
-	}
-	return &Entry{Record: record, Bucket: bucket, key: string(routeKey)}, nil
+	link := &pb.Redirect{}
+	r.message(link)
+	return link, nil
 }
 
-// CacheStats are how often the map in memory had what was asked for.
+// CacheStats are how often memory had the answer, and what it takes.
 type CacheStats struct {
-	Entries, Hits, Misses uint64
+	Hits    uint64 // of Find
+	Unknown uint64 // answered without the store
+	Misses  uint64 // Load asked the store or waited for another that did
+	Busy    uint64 // reads that found no room
+
+	Entries, Bytes            int // links in memory
+	AbsentEntries             int
+	FilterKeys, FilterBytes   int
+	FilterStripes, AllStripes int // those whose keys are known, of how many
 }
 
 // CacheStats returns the figures since the start.
-func (s *Store) CacheStats() (sum CacheStats) {
-	for i := range s.cache.shards {
-		shard := &s.cache.shards[i]
+func (s *Store) CacheStats() CacheStats {
+	sum := CacheStats{Misses: s.loads.Load() + s.merged.Load(), Busy: s.busy.Load(), AllStripes: stripes}
+	for i := range s.memory.cache.shards {
+		shard := &s.memory.cache.shards[i]
+		sum.Hits += shard.hits.Load()
+		sum.Unknown += shard.unknown.Load()
+		sum.Entries += int(shard.entries.Load())
+		sum.AbsentEntries += int(s.memory.absent.shards[i].entries.Load())
 		shard.mu.Lock()
-		sum.Entries += uint64(len(shard.entries))
-		sum.Hits += shard.hits
-		sum.Misses += shard.misses
+		sum.Bytes += shard.bytes
 		shard.mu.Unlock()
 	}
+	for i := range s.memory.known.stripes {
+		sum.addStripe(&s.memory.known.stripes[i])
+	}
 	return sum
+}
+
+func (sum *CacheStats) addStripe(s *stripe) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if keys := s.keys.Load(); keys != nil {
+		sum.FilterKeys += keys.Keys()
+		sum.FilterBytes += keys.Bytes()
+		sum.FilterStripes++
+	}
 }
 
 // Rebuild builds the store again from the log beside the live one, compares the two at the same positions by a hash per
@@ -155,16 +169,19 @@ func (s *Store) Rebuild(ctx context.Context, progress func(done, total int64)) (
 	return report, nil
 }
 
-// switchTo makes look-ups read from another store. A fill holds its shard's lock while it reads, so after the map has been
-// cleared nobody reads from the old store and nothing of it is left.
+// switchTo makes look-ups read from another store. Afterwards nobody reads from the old one and nothing of it is left.
 func (s *Store) switchTo(next *runner.Pebble) {
-	s.live.Store(next)
-	s.cache.clear()
+	s.switching.Lock()
+	s.live = next
+	s.switching.Unlock()
+	s.memory.forget()
 }
 
 // HashPerBucket returns a hash per bucket over everything in the store at one moment.
 func (s *Store) HashPerBucket() (_ map[uint32][32]byte, err error) {
-	snapshot := s.live.Load().DB().NewSnapshot()
+	s.switching.RLock()
+	snapshot := s.live.DB().NewSnapshot()
+	s.switching.RUnlock()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	return runner.HashPerBucket(snapshot, bucketOf)
 }

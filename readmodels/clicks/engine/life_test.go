@@ -290,6 +290,26 @@ func TestEngineKeepsTheRuntimesSignalHandlers(t *testing.T) {
 	}
 }
 
+// Whoever answers a visitor on the same machine comes first.
+func TestEngineStandsBack(t *testing.T) {
+	c := enginetest.Start(t, t.TempDir())
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", c.Pid()))
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("%d threads: %v", len(threads), err)
+	}
+	behind := 0
+	for _, thread := range threads {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", c.Pid(), thread.Name()))
+		if _, rest, ok := strings.Cut(string(text), ") "); ok && strings.Fields(rest)[16] == "10" {
+			behind++
+		}
+	}
+	// One watches over the memory and has a priority of the engine's choice.
+	if behind < len(threads)-1 {
+		t.Errorf("%d threads of %d stand back", behind, len(threads))
+	}
+}
+
 func TestChildRefusesToRunByHand(t *testing.T) {
 	if code := engine.Main(); code != 2 {
 		t.Errorf("exit code %d", code)

@@ -39,6 +39,7 @@ func Main() int {
 		fmt.Fprintln(os.Stderr, "this command is started by hoplog itself")
 		return 2
 	}
+	yield()
 	report := os.NewFile(statusFile, "status")
 	if err := ServeChild(context.Background(), os.Stdin, report); err != nil {
 		fmt.Fprintln(os.Stderr, "clickhouse engine:", err)

@@ -9,6 +9,8 @@ import (
 
 func childAttributes() *syscall.SysProcAttr { return nil }
 
+func yield() {}
+
 func totalMemory() int64 { return 0 }
 
 func memoryFile() (*os.File, string, error) {
