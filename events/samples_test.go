@@ -41,6 +41,7 @@ func samples() map[string]*pb.Envelope {
 
 		"domain.added":          {Kind: &pb.Event_DomainAdded{DomainAdded: &pb.DomainAdded{Domain: &pb.Domain{Namespace: "s.example", Aliases: []string{"t.example"}, Owner: "ann", IsDefault: true}}}},
 		"key.added":             {Kind: &pb.Event_KeyAdded{KeyAdded: &pb.KeyAdded{Key: &pb.ApiKey{Id: "0f3a", Hash: hash, Owner: "ann", Admin: true}}}},
+		"key.revoked":           {Kind: &pb.Event_KeyRevoked{KeyRevoked: &pb.KeyRevoked{Key: &pb.ApiKey{Id: "0f3a", Hash: hash, Owner: "ann", Admin: true, Note: "CI"}, Note: "leaked"}}},
 		"segment.leased":        {Kind: &pb.Event_SegmentLeased{SegmentLeased: &pb.SegmentLeased{Segment: &pb.Segment{Space: 7, From: 1, To: 65537, Holder: "life"}}}},
 		"permutation_key.added": {Kind: &pb.Event_PermutationKeyAdded{PermutationKeyAdded: &pb.PermutationKeyAdded{Key: &pb.PermutationKey{Version: 1, Key: hash[:16]}}}},
 		"reserved_words.set":    {Kind: &pb.Event_ReservedWordsSet{ReservedWordsSet: &pb.ReservedWordsSet{Words: &pb.ReservedWords{Words: []string{"admin", "café"}}}}},
