@@ -32,9 +32,11 @@ func samples() map[string]*pb.Envelope {
 		return &pb.Event{Kind: &pb.Event_LinkStatusChanged{LinkStatusChanged: &pb.LinkStatusChanged{Link: ref, Version: 3, Action: action, Reason: "legal", Legal: action == pb.StatusAction_BAN}}}
 	}
 	deny := &pb.ListEntry{List: pb.ListName_DENYLIST, Kind: pb.ListKind_LIST_HOST_SUFFIX, Value: "evil.example", Legal: true, ExpiresUs: 1_900_000_000_000_000, Note: "court order 5"}
+	redirected := &pb.LinkContent{Target: content.GetTarget(), ExpiresUs: content.GetExpiresUs(), ExpiredUrl: "https://example.com/over?q=%2f"}
 	list := map[string]*pb.Event{
-		"link.created": {Kind: &pb.Event_LinkCreated{LinkCreated: &pb.LinkCreated{Link: ref, Content: content, Fingerprint: hash}}},
-		"link.updated": {Kind: &pb.Event_LinkUpdated{LinkUpdated: &pb.LinkUpdated{Link: ref, Version: 2, Content: content, Changed: []string{"target", "expires_at"}, Reason: "moved"}}},
+		"link.updated.expired_url": {Kind: &pb.Event_LinkUpdated{LinkUpdated: &pb.LinkUpdated{Link: ref, Version: 2, Content: redirected, Changed: []string{"expired_url"}}}},
+		"link.created":             {Kind: &pb.Event_LinkCreated{LinkCreated: &pb.LinkCreated{Link: ref, Content: content, Fingerprint: hash}}},
+		"link.updated":             {Kind: &pb.Event_LinkUpdated{LinkUpdated: &pb.LinkUpdated{Link: ref, Version: 2, Content: content, Changed: []string{"target", "expires_at"}, Reason: "moved"}}},
 
 		"link.disabled": status(pb.StatusAction_DISABLE), "link.enabled": status(pb.StatusAction_ENABLE),
 		"link.banned": status(pb.StatusAction_BAN), "link.unbanned": status(pb.StatusAction_UNBAN), "link.deleted": status(pb.StatusAction_DELETE),

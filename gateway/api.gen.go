@@ -454,13 +454,14 @@ type KeyPage struct {
 
 // Link defines model for Link.
 type Link struct {
-	CacheTtl  int32      `json:"cache_ttl"`
-	Code      string     `json:"code"`
-	CreatedAt time.Time  `json:"created_at"`
-	Domain    string     `json:"domain"`
-	ExpiresAt *time.Time `json:"expires_at"`
-	NotBefore *time.Time `json:"not_before"`
-	Owner     string     `json:"owner"`
+	CacheTtl   int32      `json:"cache_ttl"`
+	Code       string     `json:"code"`
+	CreatedAt  time.Time  `json:"created_at"`
+	Domain     string     `json:"domain"`
+	ExpiredUrl *string    `json:"expired_url"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	NotBefore  *time.Time `json:"not_before"`
+	Owner      string     `json:"owner"`
 
 	// PropagationMs In answers to changes, the time within which every redirect node that reaches the log follows.
 	PropagationMs *int32 `json:"propagation_ms,omitempty"`
@@ -505,6 +506,10 @@ type LinkCreate struct {
 
 	// Domain A short domain of yours; the default domain when left out.
 	Domain *string `json:"domain,omitempty"`
+
+	// ExpiredUrl Where visitors are sent (302) when they would see 410: the link is expired, disabled or deleted. By the rules of a
+	// target. These visits do not count as clicks.
+	ExpiredUrl *string `json:"expired_url,omitempty"`
 
 	// ExpiresAt Visitors see 410 from then on. Later than `not_before`.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
@@ -566,6 +571,10 @@ type LinkStatus string
 type LinkUpdate struct {
 	// CacheTtl Seconds for which browsers and proxies may keep the redirect; 0 means not at all.
 	CacheTtl *int32 `json:"cache_ttl,omitempty"`
+
+	// ExpiredUrl Where visitors are sent (302) when they would see 410: the link is expired, disabled or deleted. By the rules of a
+	// target. These visits do not count as clicks.
+	ExpiredUrl *string `json:"expired_url,omitempty"`
 
 	// ExpiresAt Visitors see 410 from then on. Later than `not_before`.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`

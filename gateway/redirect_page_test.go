@@ -92,6 +92,43 @@ func TestRedirectPagesSayWhy(t *testing.T) {
 	}
 }
 
+// A link that is no longer in use may send its visitors elsewhere, for once and without a click. What is refused is refused.
+func TestRedirectExpiredURL(t *testing.T) {
+	const over = "https://over.example/?a=%2f#f"
+	node := newRedirectNode(t)
+	for code, record := range map[string]*pb.Redirect{"expired": {ExpiresUs: redirectTestNow}, "disabled": {Disabled: true}, "deleted": {Deleted: true}, "banned": {Banned: true},
+		"legal": {Banned: true, BannedLegal: true}, "scheduled": {NotBeforeUs: redirectTestNow + 1}, "cached": {ExpiresUs: redirectTestNow, CacheTtl: 60, RedirectStatus: 301}, "active": {}} {
+		record.Target, record.ExpiredUrl = "https://example.com/", over
+		node.add(code, record)
+	}
+	clients := redirectClients(t, node)
+	for code, want := range map[string]int{"expired": 302, "disabled": 302, "deleted": 302, "cached": 302, "banned": 403, "legal": 451, "scheduled": 404} {
+		for _, method := range []string{"GET", "HEAD"} {
+			a := node.visit(method, node.host, "/"+code+"?x=1")
+			if a.status != want || (a.location() == over) != (want == 302) || !isNeverCached(a.header) {
+				t.Errorf("%s %s: %d %v", method, code, a.status, a.header)
+			}
+		}
+		answer, err := clients["HTTP/2.0 TLS"].Get("https://s.example/" + code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want || (answer.Header.Get("Location") == over) != (want == 302) {
+			t.Errorf("HTTP/2 %s: %d %v", code, answer.StatusCode, answer.Header)
+		}
+	}
+	if a := node.get("/expired+"); a.status != http.StatusGone || a.location() != "" || strings.Contains(a.body, "over.example") {
+		t.Errorf("preview: %d %v %s", a.status, a.header, a.body)
+	}
+	if a := node.get("/active"); a.location() != "https://example.com/" {
+		t.Errorf("active: %v", a.header)
+	}
+	if n := len(node.clicks()); n != 1 {
+		t.Errorf("%d clicks, want that of the active link alone", n)
+	}
+}
+
 func TestRedirectPreviewPage(t *testing.T) {
 	node := newRedirectNode(t)
 	for code, record := range map[string]*pb.Redirect{

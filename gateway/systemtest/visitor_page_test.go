@@ -157,3 +157,33 @@ func TestVisitorGoesOnFromThePreview(t *testing.T) {
 	}
 	p.eventually("one click is counted", func() bool { return clicksOf(p, code) == 1 })
 }
+
+// A link may say where its visitors are sent once it is no longer in use.
+func TestVisitorIsSentElsewhereAfterTheEnd(t *testing.T) {
+	p := shared(t)
+	var link struct {
+		Code       string
+		ExpiredURL string `json:"expired_url"`
+	}
+	if code := p.cliJSON(&link, "link", "create", "https://example.com/sale", "--expired-url", "https://Example.com/over?a=%2f"); code != 0 || link.ExpiredURL != "https://Example.com/over?a=%2f" {
+		t.Fatalf("link create: exit %d, %+v", code, link)
+	}
+	if a := p.visit("/" + link.Code); a.header.Get("Location") != "https://example.com/sale" {
+		t.Errorf("while it is in use: %d %v", a.status, a.header)
+	}
+	refusedWith(t, "a loop", p.api("PATCH", p.link(link.Code), fields{"expired_url": "http://" + p.domain() + "/x"}), "invalid_target")
+	refusedWith(t, "no URL", p.api("PATCH", p.link(link.Code), fields{"expired_url": "javascript:alert(1)"}), "invalid_target")
+	p.api("POST", p.link(link.Code, "/disable"), nil)
+	p.eventually("its visitors are sent elsewhere", func() bool {
+		a := p.visit("/" + link.Code)
+		return a.status == http.StatusFound && a.header.Get("Location") == link.ExpiredURL && strings.Contains(a.header.Get("Cache-Control"), "no-store")
+	})
+	if a := p.api("PATCH", p.link(link.Code), `{"expired_url":null}`); a.status != http.StatusOK || a.body["expired_url"] != nil {
+		t.Errorf("%d %s", a.status, a.raw)
+	}
+	p.eventually("and met with 410 again", func() bool { return p.visit("/"+link.Code).status == http.StatusGone })
+	if a := p.api("GET", p.link(link.Code, "/history"), nil); !strings.Contains(a.raw, `"expired_url":{"from":"https://Example.com/over?a=%2f","to":null}`) {
+		t.Errorf("the history does not show it: %s", a.raw)
+	}
+	p.eventually("one click is counted", func() bool { return clicksOf(p, link.Code) == 1 })
+}
