@@ -65,6 +65,21 @@ kafka:
 		mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory='$(CURDIR)/$(KAFKA_LIBS)'; \
 		cksum $(KAFKA_POM) > $(KAFKA_STAMP); }
 
+# A prefix of its own: npm takes away from a prefix what it was not asked for this time.
+AXE_VERSION := 4.14.1
+AXE_STAMP   := .tools/axe/.installed-$(AXE_VERSION)
+
+## axe: the accessibility rules that the pages for visitors are held against (npm), .tools/axe
+.PHONY: axe
+axe: $(AXE_STAMP)
+
+$(AXE_STAMP):
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js with npm"; exit 1; }
+	@echo "fetching axe-core@$(AXE_VERSION) with npm (about 3 MB)"
+	@mkdir -p .tools/axe
+	@npm install --prefix .tools/axe --no-save --no-audit --no-fund --ignore-scripts --loglevel=error 'axe-core@$(AXE_VERSION)'
+	@touch $@
+
 # What `make test` may do without is noted in .tools/not-run, in plain words, and repeated at its end.
 .PHONY: test-needs
 test-needs: build
@@ -73,10 +88,11 @@ test-needs: build
 	else echo "the suites on a real Kafka: they need a JDK 17 and Maven" >> .tools/not-run; fi
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			echo "installing chromium with apt-get, for the test of the page (about 100 MB)"; \
+			echo "installing chromium with apt-get, for the tests of the pages (about 100 MB)"; \
 			{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >.tools/apt.log 2>&1 \
-			|| { tail -5 .tools/apt.log; echo "the test of the page: chromium could not be installed" >> .tools/not-run; }; \
-		else echo "the test of the page: it needs chromium, and only root can install that" >> .tools/not-run; fi; }
+			|| { tail -5 .tools/apt.log; echo "the tests of the pages: chromium could not be installed" >> .tools/not-run; }; \
+		else echo "the tests of the pages: they need chromium, and only root can install that" >> .tools/not-run; fi; }
+	@$(MAKE) --no-print-directory axe || echo "the accessibility rules on the pages: axe-core could not be fetched" >> .tools/not-run
 	@sed 's/^/will not run: /' .tools/not-run
 
 # ---- tools pinned by go.mod --------------------------------------------------------------------

@@ -40,6 +40,7 @@ const (
 	FieldCacheTTL       = "cache_ttl"
 	FieldNotBefore      = "not_before"
 	FieldExpiresAt      = "expires_at"
+	FieldExpiredURL     = "expired_url"
 )
 
 type contentField struct {
@@ -66,6 +67,8 @@ var contentFields = []contentField{
 		func(to, from *pb.LinkContent) { to.NotBeforeUs = from.GetNotBeforeUs() }},
 	{FieldExpiresAt, func(a, b *pb.LinkContent) bool { return a.GetExpiresUs() == b.GetExpiresUs() },
 		func(to, from *pb.LinkContent) { to.ExpiresUs = from.GetExpiresUs() }},
+	{FieldExpiredURL, func(a, b *pb.LinkContent) bool { return a.GetExpiredUrl() == b.GetExpiredUrl() },
+		func(to, from *pb.LinkContent) { to.ExpiredUrl = from.GetExpiredUrl() }},
 }
 
 // ChangedFields returns the names of the fields in which two contents differ, in a fixed order.
@@ -100,6 +103,13 @@ func CheckContent(c *pb.LinkContent) *Refusal {
 		return asRefusal(err, CodeInvalidTarget, FieldTarget)
 	} else if target != c.GetTarget() {
 		return Refuse(CodeInvalidTarget, FieldTarget, "the target is not in its normal form")
+	}
+	if c.GetExpiredUrl() != "" {
+		if normal, err := NormalizeURL(FieldExpiredURL, c.GetExpiredUrl()); err != nil {
+			return asRefusal(err, CodeInvalidTarget, FieldExpiredURL)
+		} else if normal != c.GetExpiredUrl() {
+			return Refuse(CodeInvalidTarget, FieldExpiredURL, "expired_url is not in its normal form")
+		}
 	}
 	if r := checkText(FieldTitle, c.GetTitle(), MaxTitle); r != nil {
 		return r

@@ -28,7 +28,7 @@ type Control struct {
 	// names leads from a domain's namespace and from its aliases to the domain.
 	names    map[string]*pb.Domain
 	fallback *pb.Domain
-	keys     map[[32]byte]*pb.ApiKey
+	keys     map[[32]byte]*KeyItem
 	next     map[uint32]uint64
 	codeKeys []*pb.PermutationKey
 	reserved map[string]struct{}
@@ -76,22 +76,6 @@ func (c *Control) Domains() map[string]*pb.Domain {
 	return c.domains
 }
 
-// Key returns the API key with this SHA-256, nil if there is none.
-func (c *Control) Key(hash [32]byte) *pb.ApiKey {
-	if c == nil {
-		return nil
-	}
-	return c.keys[hash]
-}
-
-// Keys returns how many API keys there are.
-func (c *Control) Keys() int {
-	if c == nil {
-		return 0
-	}
-	return len(c.keys)
-}
-
 // PermutationKeys returns all versions of the code permutation's key, oldest first.
 func (c *Control) PermutationKeys() []*pb.PermutationKey {
 	if c == nil {
@@ -125,7 +109,7 @@ func EvolveControl(c *Control, e *pb.Envelope) *Control {
 	}
 	next.Seq = e.GetSeq()
 	for _, event := range e.GetEvents() {
-		next.apply(event)
+		next.apply(event, e)
 		next.applyLists(event, e)
 	}
 	if !next.lean {
@@ -134,10 +118,10 @@ func EvolveControl(c *Control, e *pb.Envelope) *Control {
 	return next
 }
 
-// applyLists folds what happens to lists and switches, and keeps it in their history.
+// applyLists folds what happens to lists and switches, and keeps it, and what happens to keys, in the history.
 func (c *Control) applyLists(event *pb.Event, e *pb.Envelope) {
 	switch kind := event.GetKind().(type) {
-	case *pb.Event_ListEntryAdded, *pb.Event_ListEntryRemoved:
+	case *pb.Event_ListEntryAdded, *pb.Event_ListEntryRemoved, *pb.Event_KeyAdded, *pb.Event_KeyRevoked:
 	case *pb.Event_SwitchChanged:
 		tier := kind.SwitchChanged.GetTier()
 		if TierName(tier) == "" {
@@ -154,12 +138,16 @@ func (c *Control) applyLists(event *pb.Event, e *pb.Envelope) {
 	c.changes = c.changes.with(&ControlChange{Event: event, TimeUS: e.GetStamp().GetTimeUs(), Actor: e.GetActor(), Seq: e.GetSeq()})
 }
 
-func (c *Control) apply(event *pb.Event) {
+func (c *Control) apply(event *pb.Event, e *pb.Envelope) {
 	switch kind := event.GetKind().(type) {
 	case *pb.Event_DomainAdded:
 		c.addDomain(kind.DomainAdded.GetDomain())
 	case *pb.Event_KeyAdded:
-		c.keys = with(c.keys, [32]byte(kind.KeyAdded.GetKey().GetHash()), kind.KeyAdded.GetKey())
+		item := &KeyItem{ApiKey: kind.KeyAdded.GetKey(), AddedUS: e.GetStamp().GetTimeUs(), Actor: e.GetActor(), Seq: e.GetSeq()}
+		c.keys = with(c.keys, [32]byte(item.GetHash()), item)
+	case *pb.Event_KeyRevoked:
+		c.keys = maps.Clone(c.keys)
+		delete(c.keys, [32]byte(kind.KeyRevoked.GetKey().GetHash()))
 	case *pb.Event_SegmentLeased:
 		c.next = with(c.next, kind.SegmentLeased.GetSegment().GetSpace(), kind.SegmentLeased.GetSegment().GetTo())
 	case *pb.Event_PermutationKeyAdded:
@@ -217,6 +205,8 @@ func decideControl(c *Control, command *pb.ControlCommand, nowUS int64) (*pb.Eve
 		return decideDomain(c, kind.AddDomain)
 	case *pb.ControlCommand_AddKey:
 		return decideKey(c, kind.AddKey)
+	case *pb.ControlCommand_RevokeKey:
+		return decideRevoke(c, kind.RevokeKey)
 	case *pb.ControlCommand_LeaseSegment:
 		return decideLease(c, kind.LeaseSegment)
 	case *pb.ControlCommand_AddPermutationKey:
@@ -264,19 +254,6 @@ func checkNames(names ...string) *Refusal {
 		}
 	}
 	return nil
-}
-
-func decideKey(c *Control, key *pb.ApiKey) (*pb.Event, *Refusal) {
-	if len(key.GetHash()) != 32 || key.GetId() == "" || key.GetOwner() == "" {
-		return nil, Refuse(CodeInvalidRequest, "key", "a key needs an id, an owner and a SHA-256")
-	}
-	if err := checkNames(key.GetId(), key.GetOwner()); err != nil {
-		return nil, err
-	}
-	if old := c.Key([32]byte(key.GetHash())); old != nil {
-		return nil, nil
-	}
-	return &pb.Event{Kind: &pb.Event_KeyAdded{KeyAdded: &pb.KeyAdded{Key: key}}}, nil
 }
 
 func decideLease(c *Control, lease *pb.LeaseSegment) (*pb.Event, *Refusal) {

@@ -59,9 +59,14 @@ func (c *Control) Request(owner, key string) *ControlRequest {
 	return c.requests.get(owner, key)
 }
 
-// ControlBodyHash returns the SHA-256 of what a control command asks for, whoever sends it and when.
+// ControlBodyHash returns the SHA-256 of what a control command asks for, whoever sends it and when. What is drawn for a new key
+// is not asked for.
 func ControlBodyHash(c *pb.ControlCommand) []byte {
-	asked, err := (&pb.ControlCommand{Kind: c.GetKind()}).MarshalVT()
+	kind := c.GetKind()
+	if key := c.GetAddKey(); key != nil {
+		kind = &pb.ControlCommand_AddKey{AddKey: &pb.ApiKey{Owner: key.GetOwner(), Admin: key.GetAdmin(), Note: key.GetNote()}}
+	}
+	asked, err := (&pb.ControlCommand{Kind: kind}).MarshalVT()
 	if err != nil {
 		panic(err) // a message without required fields or extensions always marshals
 	}

@@ -183,7 +183,10 @@ func checkCreate(c LinkCommand) *Refusal {
 	if c.Stamp.GetReservedCode() {
 		return Refuse(CodeReservedCode, "code", fmt.Sprintf("the code %q is reserved", c.GetCode()))
 	}
-	return checkTargetHost(c.Stamp)
+	if r := checkTargetHost(c.Stamp); r != nil {
+		return r
+	}
+	return checkExpiredHost(c.Stamp)
 }
 
 // CheckCreate judges the form of a create: what the sender can know to be wrong before it sends it.
@@ -229,6 +232,17 @@ func checkTargetHost(stamp *pb.Stamp) *Refusal {
 	return nil
 }
 
+// checkExpiredHost judges a new expired_url as checkTargetHost does a target.
+func checkExpiredHost(stamp *pb.Stamp) *Refusal {
+	if stamp.GetExpiredIsOwn() {
+		return Refuse(CodeInvalidTarget, FieldExpiredURL, "expired_url is on one of our own short domains, which would be a loop")
+	}
+	if list := stamp.GetExpiredBlocked(); list != "" {
+		return Refuse(CodeTargetBlocked, FieldExpiredURL, "the host of expired_url is on a list: "+list)
+	}
+	return nil
+}
+
 // counts reports whether the link that a fingerprint points to answers a create with dedupe: it is active and still has
 // this target and owner.
 func counts(twin *pb.Link, c LinkCommand) bool {
@@ -251,6 +265,11 @@ func decideUpdate(s State, c LinkCommand, update *pb.UpdateLink) (Decision, *Ref
 	}
 	if slices.Contains(update.GetFields(), FieldTarget) {
 		if err := checkTargetHost(c.Stamp); err != nil {
+			return Decision{}, err
+		}
+	}
+	if slices.Contains(update.GetFields(), FieldExpiredURL) {
+		if err := checkExpiredHost(c.Stamp); err != nil {
 			return Decision{}, err
 		}
 	}

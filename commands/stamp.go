@@ -51,16 +51,23 @@ func Judge(s *pb.Stamp, c *pb.LinkCommand, control *Control) {
 		s.DomainKnown, s.DomainOwner = true, domain.GetOwner()
 	}
 	s.ReservedCode = c.GetCreate() != nil && control.Reserved(c.GetCode())
-	target := c.GetCreate().GetContent().GetTarget()
+	content := c.GetCreate().GetContent()
 	if update := c.GetUpdate(); update != nil {
-		target = update.GetContent().GetTarget()
+		content = update.GetContent()
 	}
-	if target != "" {
-		s.TargetIsOwn = control.Resolve(TargetHost(target)) != nil
-		if denial := control.Lists().Target(target, s.GetTimeUs()); denial != nil {
-			s.TargetBlocked = denial.Name()
-		}
+	s.TargetIsOwn, s.TargetBlocked = judgeURL(control, content.GetTarget(), s.GetTimeUs())
+	s.ExpiredIsOwn, s.ExpiredBlocked = judgeURL(control, content.GetExpiredUrl(), s.GetTimeUs())
+}
+
+// judgeURL says whether a URL is on one of our own short domains, and which list its host is on.
+func judgeURL(control *Control, url string, timeUS int64) (own bool, blocked string) {
+	if url == "" {
+		return false, ""
 	}
+	if denial := control.Lists().Target(url, timeUS); denial != nil {
+		blocked = denial.Name()
+	}
+	return control.Resolve(TargetHost(url)) != nil, blocked
 }
 
 // WantsCandidate reports whether the decision on a command may need an id, and a code unless it brings its own. Nothing is

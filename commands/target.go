@@ -43,6 +43,16 @@ func NormalizeTarget(raw string) (string, error) {
 	return string(target), nil
 }
 
+// NormalizeURL is NormalizeTarget for another field by the same rules; the error names it.
+func NormalizeURL(field, raw string) (string, error) {
+	normal, err := NormalizeTarget(raw)
+	var r *Refusal
+	if errors.As(err, &r) {
+		return "", Refuse(r.Code, field, strings.Replace(r.Detail, "the target", field, 1))
+	}
+	return normal, err
+}
+
 // TargetHost returns the host[:port] of a normalised target in the form of a namespace (lower case, no trailing dot, no
 // default port), for comparing it with short domains; "" if there is none.
 func TargetHost(target string) string {

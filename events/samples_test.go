@@ -32,15 +32,18 @@ func samples() map[string]*pb.Envelope {
 		return &pb.Event{Kind: &pb.Event_LinkStatusChanged{LinkStatusChanged: &pb.LinkStatusChanged{Link: ref, Version: 3, Action: action, Reason: "legal", Legal: action == pb.StatusAction_BAN}}}
 	}
 	deny := &pb.ListEntry{List: pb.ListName_DENYLIST, Kind: pb.ListKind_LIST_HOST_SUFFIX, Value: "evil.example", Legal: true, ExpiresUs: 1_900_000_000_000_000, Note: "court order 5"}
+	redirected := &pb.LinkContent{Target: content.GetTarget(), ExpiresUs: content.GetExpiresUs(), ExpiredUrl: "https://example.com/over?q=%2f"}
 	list := map[string]*pb.Event{
-		"link.created": {Kind: &pb.Event_LinkCreated{LinkCreated: &pb.LinkCreated{Link: ref, Content: content, Fingerprint: hash}}},
-		"link.updated": {Kind: &pb.Event_LinkUpdated{LinkUpdated: &pb.LinkUpdated{Link: ref, Version: 2, Content: content, Changed: []string{"target", "expires_at"}, Reason: "moved"}}},
+		"link.updated.expired_url": {Kind: &pb.Event_LinkUpdated{LinkUpdated: &pb.LinkUpdated{Link: ref, Version: 2, Content: redirected, Changed: []string{"expired_url"}}}},
+		"link.created":             {Kind: &pb.Event_LinkCreated{LinkCreated: &pb.LinkCreated{Link: ref, Content: content, Fingerprint: hash}}},
+		"link.updated":             {Kind: &pb.Event_LinkUpdated{LinkUpdated: &pb.LinkUpdated{Link: ref, Version: 2, Content: content, Changed: []string{"target", "expires_at"}, Reason: "moved"}}},
 
 		"link.disabled": status(pb.StatusAction_DISABLE), "link.enabled": status(pb.StatusAction_ENABLE),
 		"link.banned": status(pb.StatusAction_BAN), "link.unbanned": status(pb.StatusAction_UNBAN), "link.deleted": status(pb.StatusAction_DELETE),
 
 		"domain.added":          {Kind: &pb.Event_DomainAdded{DomainAdded: &pb.DomainAdded{Domain: &pb.Domain{Namespace: "s.example", Aliases: []string{"t.example"}, Owner: "ann", IsDefault: true}}}},
 		"key.added":             {Kind: &pb.Event_KeyAdded{KeyAdded: &pb.KeyAdded{Key: &pb.ApiKey{Id: "0f3a", Hash: hash, Owner: "ann", Admin: true}}}},
+		"key.revoked":           {Kind: &pb.Event_KeyRevoked{KeyRevoked: &pb.KeyRevoked{Key: &pb.ApiKey{Id: "0f3a", Hash: hash, Owner: "ann", Admin: true, Note: "CI"}, Note: "leaked"}}},
 		"segment.leased":        {Kind: &pb.Event_SegmentLeased{SegmentLeased: &pb.SegmentLeased{Segment: &pb.Segment{Space: 7, From: 1, To: 65537, Holder: "life"}}}},
 		"permutation_key.added": {Kind: &pb.Event_PermutationKeyAdded{PermutationKeyAdded: &pb.PermutationKeyAdded{Key: &pb.PermutationKey{Version: 1, Key: hash[:16]}}}},
 		"reserved_words.set":    {Kind: &pb.Event_ReservedWordsSet{ReservedWordsSet: &pb.ReservedWordsSet{Words: &pb.ReservedWords{Words: []string{"admin", "café"}}}}},

@@ -15,6 +15,8 @@ func EventType(e *pb.Event) string {
 		return "domain.added"
 	case *pb.Event_KeyAdded:
 		return "key.added"
+	case *pb.Event_KeyRevoked:
+		return "key.revoked"
 	case *pb.Event_SegmentLeased:
 		return "segment.leased"
 	case *pb.Event_PermutationKeyAdded:

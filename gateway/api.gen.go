@@ -283,15 +283,43 @@ type AllowAdd struct {
 	Value string `json:"value"`
 }
 
+// ApiKey defines model for ApiKey.
+type ApiKey struct {
+	// Active False once it is revoked.
+	Active bool `json:"active"`
+
+	// Actor Who added it, such as `key:0f3a`.
+	Actor   string    `json:"actor"`
+	AddedAt time.Time `json:"added_at"`
+	Admin   bool      `json:"admin"`
+
+	// Id The key's public name; actors show it as `key:ID`.
+	Id    string `json:"id"`
+	Note  string `json:"note"`
+	Owner string `json:"owner"`
+
+	// Position Where that stands in the log.
+	Position string `json:"position"`
+
+	// Secret The key itself, once.
+	Secret *string `json:"secret,omitempty"`
+}
+
 // AuditEvent defines model for AuditEvent.
 type AuditEvent struct {
-	Actor     string     `json:"actor"`
+	Actor string `json:"actor"`
+
+	// Admin Of a key.
+	Admin     *bool      `json:"admin,omitempty"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Id Of a list entry.
-	Id       *string `json:"id,omitempty"`
-	Kind     *string `json:"kind,omitempty"`
-	Note     string  `json:"note"`
+	// Id Of a list entry or a key.
+	Id   *string `json:"id,omitempty"`
+	Kind *string `json:"kind,omitempty"`
+	Note string  `json:"note"`
+
+	// Owner Of a key.
+	Owner    *string `json:"owner,omitempty"`
 	Position string  `json:"position"`
 
 	// Reason Visitors see 403 for `abuse`, 451 for `legal`.
@@ -302,7 +330,7 @@ type AuditEvent struct {
 	Tier  *TrustTier `json:"tier,omitempty"`
 	Time  time.Time  `json:"time"`
 
-	// Type Such as `denylist.added` or `switch.proposed`.
+	// Type Such as `denylist.added`, `switch.proposed` or `key.revoked`.
 	Type  string  `json:"type"`
 	Value *string `json:"value,omitempty"`
 }
@@ -401,15 +429,39 @@ type HistoryEvent struct {
 	Version uint64 `json:"version"`
 }
 
+// KeyCreate defines model for KeyCreate.
+type KeyCreate struct {
+	// Admin The key may use the control plane too.
+	Admin *bool `json:"admin,omitempty"`
+
+	// Note What it is for; kept in the history.
+	Note *string `json:"note,omitempty"`
+
+	// Owner Whose links the key makes and sees; yours when left out.
+	Owner *string `json:"owner,omitempty"`
+}
+
+// KeyPage defines model for KeyPage.
+type KeyPage struct {
+	Keys []ApiKey `json:"keys"`
+
+	// NextCursor For the next page; null on the last.
+	NextCursor *string `json:"next_cursor"`
+
+	// Position The page is of the control log up to here.
+	Position string `json:"position"`
+}
+
 // Link defines model for Link.
 type Link struct {
-	CacheTtl  int32      `json:"cache_ttl"`
-	Code      string     `json:"code"`
-	CreatedAt time.Time  `json:"created_at"`
-	Domain    string     `json:"domain"`
-	ExpiresAt *time.Time `json:"expires_at"`
-	NotBefore *time.Time `json:"not_before"`
-	Owner     string     `json:"owner"`
+	CacheTtl   int32      `json:"cache_ttl"`
+	Code       string     `json:"code"`
+	CreatedAt  time.Time  `json:"created_at"`
+	Domain     string     `json:"domain"`
+	ExpiredUrl *string    `json:"expired_url"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	NotBefore  *time.Time `json:"not_before"`
+	Owner      string     `json:"owner"`
 
 	// PropagationMs In answers to changes, the time within which every redirect node that reaches the log follows.
 	PropagationMs *int32 `json:"propagation_ms,omitempty"`
@@ -454,6 +506,10 @@ type LinkCreate struct {
 
 	// Domain A short domain of yours; the default domain when left out.
 	Domain *string `json:"domain,omitempty"`
+
+	// ExpiredUrl Where visitors are sent (302) when they would see 410: the link is expired, disabled or deleted. By the rules of a
+	// target. These visits do not count as clicks.
+	ExpiredUrl *string `json:"expired_url,omitempty"`
 
 	// ExpiresAt Visitors see 410 from then on. Later than `not_before`.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
@@ -515,6 +571,10 @@ type LinkStatus string
 type LinkUpdate struct {
 	// CacheTtl Seconds for which browsers and proxies may keep the redirect; 0 means not at all.
 	CacheTtl *int32 `json:"cache_ttl,omitempty"`
+
+	// ExpiredUrl Where visitors are sent (302) when they would see 410: the link is expired, disabled or deleted. By the rules of a
+	// target. These visits do not count as clicks.
+	ExpiredUrl *string `json:"expired_url,omitempty"`
 
 	// ExpiresAt Visitors see 410 from then on. Later than `not_before`.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
@@ -781,10 +841,10 @@ type GetFromAllowlistParams struct {
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
-	// Of `denylist`, `allowlist`, `trust` or `switches`; all when left out.
+	// Of `denylist`, `allowlist`, `trust`, `switches` or `keys`; all when left out.
 	Of *string `form:"of,omitempty" json:"of,omitempty"`
 
-	// Q A part of the value of list entries, or the tier of a switch.
+	// Q A part of the value of list entries, the tier of a switch, or a part of a key's id or owner.
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
 	// Cursor `next_cursor` of the page before, with the same other parameters.
@@ -828,6 +888,37 @@ type RemoveFromDenylistParams struct {
 
 // GetFromDenylistParams defines parameters for GetFromDenylist.
 type GetFromDenylistParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// ListKeysParams defines parameters for ListKeys.
+type ListKeysParams struct {
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// CreateKeyParams defines parameters for CreateKey.
+type CreateKeyParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RevokeKeyParams defines parameters for RevokeKey.
+type RevokeKeyParams struct {
+	// Note Why; kept in the history.
+	Note *Note `form:"note,omitempty" json:"note,omitempty"`
+
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+}
+
+// GetKeyParams defines parameters for GetKey.
+type GetKeyParams struct {
 	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
 	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
 }
@@ -1045,6 +1136,9 @@ type AddToAllowlistJSONRequestBody = AllowAdd
 // AddToDenylistJSONRequestBody defines body for AddToDenylist for application/json ContentType.
 type AddToDenylistJSONRequestBody = DenyAdd
 
+// CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
+type CreateKeyJSONRequestBody = KeyCreate
+
 // CreateLinkJSONRequestBody defines body for CreateLink for application/json ContentType.
 type CreateLinkJSONRequestBody = LinkCreate
 
@@ -1089,7 +1183,7 @@ type ServerInterface interface {
 	// GetFromAllowlist An entry of the allowlist
 	// (GET /v1/allowlist/{id})
 	GetFromAllowlist(c *gin.Context, id EntryID, params GetFromAllowlistParams)
-	// ListAudit What happened to lists and switches, newest first
+	// ListAudit What happened to lists, switches and keys, newest first
 	// (GET /v1/audit)
 	ListAudit(c *gin.Context, params ListAuditParams)
 	// ListDenylist What visitors must not reach
@@ -1104,6 +1198,18 @@ type ServerInterface interface {
 	// GetFromDenylist An entry of the denylist
 	// (GET /v1/denylist/{id})
 	GetFromDenylist(c *gin.Context, id EntryID, params GetFromDenylistParams)
+	// ListKeys The API keys that count, oldest first
+	// (GET /v1/keys)
+	ListKeys(c *gin.Context, params ListKeysParams)
+	// CreateKey Make an API key
+	// (POST /v1/keys)
+	CreateKey(c *gin.Context, params CreateKeyParams)
+	// RevokeKey Revoke an API key
+	// (DELETE /v1/keys/{id})
+	RevokeKey(c *gin.Context, id EntryID, params RevokeKeyParams)
+	// GetKey An API key, without the key itself
+	// (GET /v1/keys/{id})
+	GetKey(c *gin.Context, id EntryID, params GetKeyParams)
 	// ListLinks Your own links
 	// (GET /v1/links)
 	ListLinks(c *gin.Context, params ListLinksParams)
@@ -1687,6 +1793,208 @@ func (siw *ServerInterfaceWrapper) GetFromDenylist(c *gin.Context) {
 	}
 
 	siw.Handler.GetFromDenylist(c, id, params)
+}
+
+// ListKeys operation middleware
+func (siw *ServerInterfaceWrapper) ListKeys(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListKeysParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", c.Request.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter cursor: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListKeys(c, params)
+}
+
+// CreateKey operation middleware
+func (siw *ServerInterfaceWrapper) CreateKey(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateKeyParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CreateKey(c, params)
+}
+
+// RevokeKey operation middleware
+func (siw *ServerInterfaceWrapper) RevokeKey(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeKeyParams
+
+	// ------------- Optional query parameter "note" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "note", c.Request.URL.Query(), &params.Note, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter note: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RevokeKey(c, id, params)
+}
+
+// GetKey operation middleware
+func (siw *ServerInterfaceWrapper) GetKey(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id EntryID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetKeyParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetKey(c, id, params)
 }
 
 // ListLinks operation middleware
@@ -3195,6 +3503,10 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/v1/switches", wrapper.ListSwitches)
 	router.POST(options.BaseURL+"/v1/switches/:tier/close", wrapper.CloseSwitch)
 	router.POST(options.BaseURL+"/v1/switches/:tier/open", wrapper.OpenSwitch)
+	router.GET(options.BaseURL+"/v1/keys", wrapper.ListKeys)
+	router.POST(options.BaseURL+"/v1/keys", wrapper.CreateKey)
+	router.DELETE(options.BaseURL+"/v1/keys/:id", wrapper.RevokeKey)
+	router.GET(options.BaseURL+"/v1/keys/:id", wrapper.GetKey)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit)
 	router.GET(options.BaseURL+"/v1/openapi.yaml", wrapper.GetOpenAPIYAML)
 	router.GET(options.BaseURL+"/v1/openapi.json", wrapper.GetOpenAPIJSON)

@@ -156,6 +156,9 @@ func ShowLink(link *pb.Link, at time.Time) Link {
 		NotBefore: optionalTime(content.GetNotBeforeUs()), ExpiresAt: optionalTime(content.GetExpiresUs()),
 		CreatedAt: utc(link.GetCreatedUs()), UpdatedAt: utc(link.GetUpdatedUs()),
 	}
+	if to := content.GetExpiredUrl(); to != "" {
+		shown.ExpiredUrl = &to
+	}
 	if shown.Tags == nil {
 		shown.Tags = []string{}
 	}

@@ -152,6 +152,11 @@ func (f *linkFields) contentOf() (*pb.LinkContent, error) {
 	}
 	content.RedirectStatus, content.CacheTtl = uint32(f.redirectStatus), uint32(f.cacheTTL)
 	var err error
+	if f.has(commands.FieldExpiredURL) {
+		if content.ExpiredUrl, err = commands.NormalizeURL(commands.FieldExpiredURL, f.expiredURL); err != nil {
+			return nil, err
+		}
+	}
 	if content.Query, err = f.queryPolicy(); err != nil {
 		return nil, err
 	}

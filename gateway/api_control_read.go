@@ -224,15 +224,15 @@ func (a *api) ListAudit(c *gin.Context, p ListAuditParams) {
 		a.fail(c, invalid("cursor", "the cursor is not one of this list"))
 		return
 	}
-	of := orZero(p.Of)
-	if _, known := commands.ParseListName(of); of != "" && of != "switches" && !known {
-		a.fail(c, invalid("of", "of must be denylist, allowlist, trust or switches"))
+	of, known := auditedAs(orZero(p.Of))
+	if !known {
+		a.fail(c, invalid("of", "of must be denylist, allowlist, trust, switches or keys"))
 		return
 	}
 	page := AuditPage{Events: []AuditEvent{}, Position: controlPosition(state.Seq)}
 	last := uint64(0)
 	state.Changes(before, func(change *commands.ControlChange) bool {
-		shown, matches := auditEvent(change, strings.TrimSuffix(of, "es"), strings.ToLower(orZero(p.Q)))
+		shown, matches := auditEvent(change, of, strings.ToLower(orZero(p.Q)))
 		if !matches {
 			return true
 		}
@@ -247,11 +247,29 @@ func (a *api) ListAudit(c *gin.Context, p ListAuditParams) {
 	writeJSON(c, http.StatusOK, page)
 }
 
+// auditedAs returns how the types of events begin that an audit is asked for.
+func auditedAs(of string) (prefix string, known bool) {
+	switch of {
+	case "":
+		return "", true
+	case "switches":
+		return "switch.", true
+	case "keys":
+		return "key.", true
+	}
+	_, known = commands.ParseListName(of)
+	return of + ".", known
+}
+
 // auditEvent returns the API's form of a change, and whether it is of what is asked for.
 func auditEvent(change *commands.ControlChange, of, part string) (AuditEvent, bool) {
 	shown := AuditEvent{Type: events.EventType(change.Event), Time: utc(change.TimeUS), Actor: change.Actor, Position: controlPosition(change.Seq)}
 	about := ""
-	if s := change.GetSwitchChanged(); s != nil {
+	if key, note := keyOf(change.Event); key != nil {
+		id, owner, admin := key.GetId(), key.GetOwner(), key.GetAdmin()
+		shown.Id, shown.Owner, shown.Admin, shown.Note = &id, &owner, &admin, note
+		about = id + " " + owner
+	} else if s := change.GetSwitchChanged(); s != nil {
 		tier, state := TrustTier(commands.TierName(s.GetTier())), switchState(s.GetClosed())
 		shown.Tier, shown.State, shown.Note = &tier, &state, s.GetNote()
 		about = string(tier)
@@ -267,4 +285,15 @@ func auditEvent(change *commands.ControlChange, of, part string) (AuditEvent, bo
 		about = value
 	}
 	return shown, strings.HasPrefix(shown.Type, of) && strings.Contains(strings.ToLower(about), part)
+}
+
+// keyOf returns the key that an event is about, nil if it is about none, and why it happened.
+func keyOf(event *pb.Event) (*pb.ApiKey, string) {
+	switch kind := event.GetKind().(type) {
+	case *pb.Event_KeyAdded:
+		return kind.KeyAdded.GetKey(), kind.KeyAdded.GetKey().GetNote()
+	case *pb.Event_KeyRevoked:
+		return kind.KeyRevoked.GetKey(), kind.KeyRevoked.GetNote()
+	}
+	return nil, ""
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,10 +10,7 @@ import (
 	"time"
 
 	"github.com/hoplog/hoplog/readmodels/control"
-	"github.com/hoplog/hoplog/schemas/pb"
 )
-
-const apiTestSecond = "second-admin-key"
 
 // asAdmin calls the API with an admin key.
 func (r *apiRig) asAdmin(t testing.TB, method, path string, body any, headers ...string) apiAnswer {
@@ -39,13 +35,15 @@ func TestAPIControlPlane(t *testing.T) {
 	t.Run("pages", r.testControlPages)
 	t.Run("request keys", r.testControlKeys)
 	t.Run("target blocked", r.testTargetBlocked)
+	t.Run("keys", r.testAPIKeys)
 	t.Run("switches", r.testSwitches)
 	t.Run("pulse", r.testPulse)
 }
 
 func (r *apiRig) testControlAdmins(t *testing.T) {
 	for _, call := range []string{"GET /v1/denylist", "POST /v1/denylist", "GET /v1/denylist/x", "DELETE /v1/denylist/x", "GET /v1/allowlist", "POST /v1/allowlist",
-		"DELETE /v1/allowlist/x", "GET /v1/trust", "POST /v1/trust", "DELETE /v1/trust/x", "GET /v1/switches", "POST /v1/switches/low/close", "POST /v1/switches/low/open", "GET /v1/audit"} {
+		"DELETE /v1/allowlist/x", "GET /v1/trust", "POST /v1/trust", "DELETE /v1/trust/x", "GET /v1/switches", "POST /v1/switches/low/close", "POST /v1/switches/low/open", "GET /v1/audit",
+		"GET /v1/keys", "POST /v1/keys", "GET /v1/keys/x", "DELETE /v1/keys/x"} {
 		method, path, _ := strings.Cut(call, " ")
 		wantProblem(t, r.call(t, method, path, nil), http.StatusForbidden, ErrorCodeForbidden, "")
 	}
@@ -185,16 +183,60 @@ func (r *apiRig) testTargetBlocked(t *testing.T) {
 	}
 }
 
-func (r *apiRig) testSwitches(t *testing.T) {
-	hash := sha256.Sum256([]byte(apiTestSecond))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if _, err := r.control.Propose(ctx, &pb.ControlCommand{Kind: &pb.ControlCommand_AddKey{AddKey: &pb.ApiKey{Id: "second", Hash: hash[:], Owner: "admin", Admin: true}}}); err != nil {
-		t.Fatal(err)
+func (r *apiRig) testAPIKeys(t *testing.T) {
+	for _, body := range []string{`{"owner":""}`, `{"owner":1}`, `{"admin":"yes"}`, `{"id":"x"}`, `{"owner":"` + strings.Repeat("x", 256) + `"}`, `{"owner":"a\u0000b"}`, `{"note":"` + strings.Repeat("x", 1001) + `"}`, `[]`} {
+		wantProblem(t, r.asAdmin(t, "POST", "/v1/keys", body), http.StatusBadRequest, ErrorCodeInvalidRequest, "")
 	}
-	apiEventually(t, "the second key is known", func() bool {
-		return r.call(t, "GET", "/v1/switches", nil, "Key", apiTestSecond).status == http.StatusOK
-	})
+	wantProblem(t, r.asAdmin(t, "GET", "/v1/keys/nobody", nil), http.StatusNotFound, ErrorCodeNotFound, "")
+	wantProblem(t, r.asAdmin(t, "DELETE", "/v1/keys/nobody", nil), http.StatusNotFound, ErrorCodeNotFound, "")
+
+	a := r.asAdmin(t, "POST", "/v1/keys", `{"owner":"carol","note":"CI"}`, headerKey, "key-1")
+	made := apiInto[ApiKey](t, a)
+	if a.status != http.StatusCreated || made.Secret == nil || !strings.HasPrefix(*made.Secret, "hop_") || len(*made.Secret) < 40 || made.Owner != "carol" || made.Admin || !made.Active ||
+		made.Note != "CI" || made.Actor != "key:root" || !strings.HasPrefix(made.Position, "control/0/") {
+		t.Fatalf("%v", a)
+	}
+	secret := *made.Secret
+	again := r.asAdmin(t, "POST", "/v1/keys", `{"owner":"carol","note":"CI"}`, headerKey, "key-1")
+	if repeat := apiInto[ApiKey](t, again); again.status != http.StatusOK || again.header.Get(headerReplayed) != "true" || repeat.Secret != nil || repeat.Id != made.Id {
+		t.Errorf("a repeat: %v", again)
+	}
+	wantProblem(t, r.asAdmin(t, "POST", "/v1/keys", `{"owner":"dave"}`, headerKey, "key-1"), http.StatusUnprocessableEntity, ErrorCodeIdempotencyKeyReused, "")
+	if a := r.call(t, "POST", "/v1/links", `{"target":"https://example.com/carol"}`, "Key", secret); a.status != http.StatusCreated || apiInto[Link](t, a).Owner != "carol" {
+		t.Errorf("with the new key: %v", a)
+	}
+	wantProblem(t, r.call(t, "GET", "/v1/keys", nil, "Key", secret), http.StatusForbidden, ErrorCodeForbidden, "")
+
+	first := apiInto[KeyPage](t, r.asAdmin(t, "GET", "/v1/keys?limit=1", nil))
+	second := apiInto[KeyPage](t, r.asAdmin(t, "GET", "/v1/keys?limit=100&cursor="+*first.NextCursor, nil))
+	if len(first.Keys) != 1 || first.Keys[0].Id == made.Id || second.NextCursor != nil || second.Keys[len(second.Keys)-1].Id != made.Id {
+		t.Errorf("%+v\n%+v", first, second)
+	}
+	for _, page := range []apiAnswer{r.asAdmin(t, "GET", "/v1/keys", nil), r.asAdmin(t, "GET", "/v1/keys/"+made.Id, nil), r.asAdmin(t, "GET", "/v1/audit?of=keys", nil)} {
+		if page.status != http.StatusOK || !bytes.Contains(page.body, []byte(made.Id)) || bytes.Contains(page.body, []byte("hop_")) || bytes.Contains(page.body, []byte("hash")) {
+			t.Errorf("%v", page)
+		}
+	}
+
+	a = r.asAdmin(t, "DELETE", "/v1/keys/"+made.Id+"?note=leaked", nil, headerKey, "revoke-1")
+	if was := apiInto[ApiKey](t, a); a.status != http.StatusOK || was.Active || was.Id != made.Id || was.Secret != nil || !was.AddedAt.Equal(made.AddedAt) || was.Position != made.Position {
+		t.Errorf("%v", a)
+	}
+	wantProblem(t, r.call(t, "GET", "/v1/links", nil, "Key", secret), http.StatusUnauthorized, ErrorCodeUnauthorized, "")
+	if again := r.asAdmin(t, "DELETE", "/v1/keys/"+made.Id+"?note=leaked", nil, headerKey, "revoke-1"); again.status != http.StatusOK || !bytes.Equal(again.body, a.body) {
+		t.Errorf("a repeat: %v, first %v", again, a)
+	}
+	wantProblem(t, r.asAdmin(t, "DELETE", "/v1/keys/"+made.Id, nil), http.StatusNotFound, ErrorCodeNotFound, "")
+	wantProblem(t, r.asAdmin(t, "DELETE", "/v1/keys/root", nil), http.StatusForbidden, ErrorCodeForbidden, "")
+	audit := apiInto[AuditPage](t, r.asAdmin(t, "GET", "/v1/audit?of=keys&q=carol", nil))
+	if len(audit.Events) != 2 || audit.Events[0].Type != "key.revoked" || audit.Events[0].Note != "leaked" || *audit.Events[1].Owner != "carol" || *audit.Events[1].Admin {
+		t.Errorf("%+v", audit)
+	}
+}
+
+func (r *apiRig) testSwitches(t *testing.T) {
+	other := apiInto[ApiKey](t, r.asAdmin(t, "POST", "/v1/keys", `{"admin":true,"note":"the second of two"}`))
+	apiTestSecond := *other.Secret
 	turn := func(key, what, state string, pending bool) Switch {
 		t.Helper()
 		a := r.call(t, "POST", "/v1/switches/low/"+what, `{"note":"incident 7"}`, "Key", key)
@@ -208,7 +250,7 @@ func (r *apiRig) testSwitches(t *testing.T) {
 		t.Errorf("%+v", s.Pending)
 	}
 	turn(apiTestAdmin, "close", "open", true)
-	if s := turn(apiTestSecond, "close", "closed", false); fmt.Sprint(s.Actors) != "[key:root key:second]" || s.ChangedAt == nil {
+	if s := turn(apiTestSecond, "close", "closed", false); fmt.Sprint(s.Actors) != "[key:root key:"+other.Id+"]" || s.ChangedAt == nil {
 		t.Errorf("%+v", s)
 	}
 	turn(apiTestSecond, "open", "closed", true)
@@ -222,7 +264,7 @@ func (r *apiRig) testSwitches(t *testing.T) {
 	for _, e := range audit.Events {
 		got += e.Type + " " + *e.State + " " + e.Actor + "\n"
 	}
-	if got != "switch.turned open key:root\nswitch.proposed open key:second\nswitch.turned closed key:second\nswitch.proposed closed key:root\n" {
+	if got = strings.ReplaceAll(got, other.Id, "second"); got != "switch.turned open key:root\nswitch.proposed open key:second\nswitch.turned closed key:second\nswitch.proposed closed key:root\n" {
 		t.Error(got)
 	}
 }

@@ -26,9 +26,9 @@ type linkFields struct {
 	present []string // content fields that are there, null or not
 	null    []string // those that are null
 
-	target, title, query, notBefore, expiresAt string
-	tags                                       []string
-	redirectStatus, cacheTTL                   int64
+	target, title, query, notBefore, expiresAt, expiredURL string
+	tags                                                   []string
+	redirectStatus, cacheTTL                               int64
 
 	// Of a create.
 	domain, code, codeMode string
@@ -168,6 +168,7 @@ var contentReaders = map[string]func(r *jsonReader, f *linkFields) error{
 	commands.FieldQuery:          func(r *jsonReader, f *linkFields) (err error) { f.query, err = r.str(); return err },
 	commands.FieldCacheTTL:       func(r *jsonReader, f *linkFields) (err error) { f.cacheTTL, err = r.integer(); return err },
 	commands.FieldNotBefore:      func(r *jsonReader, f *linkFields) (err error) { f.notBefore, err = r.str(); return err },
+	commands.FieldExpiredURL:     func(r *jsonReader, f *linkFields) (err error) { f.expiredURL, err = r.str(); return err },
 	commands.FieldExpiresAt:      func(r *jsonReader, f *linkFields) (err error) { f.expiresAt, err = r.str(); return err },
 }
 

@@ -83,7 +83,7 @@ func testAPICreate(t *testing.T, r *apiRig) {
 func testAPIDefaults(t *testing.T, r *apiRig) {
 	a := r.call(t, "POST", "/v1/links", map[string]any{"target": "https://example.com/?a=1&b=<2>"})
 	fields := apiInto[map[string]any](t, a)
-	want := []string{"cache_ttl", "code", "created_at", "domain", "expires_at", "not_before", "owner", "query", "redirect_status", "short_url", "status", "tags",
+	want := []string{"cache_ttl", "code", "created_at", "domain", "expired_url", "expires_at", "not_before", "owner", "query", "redirect_status", "short_url", "status", "tags",
 		"target", "title", "updated_at", "version"}
 	if names := slices.Sorted(maps.Keys(fields)); !slices.Equal(names, want) {
 		t.Errorf("fields %v", names)

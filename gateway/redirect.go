@@ -107,8 +107,6 @@ type Redirect struct {
 	mu      sync.Mutex
 	servers []redirectServer // under way
 	down    bool
-	// standard counts the connections of net/http's servers: without TLS, with it.
-	standard [2]redirectConnections
 }
 
 // redirectServer serves one listener.
@@ -144,9 +142,6 @@ func (r *Redirect) run(server redirectServer, ln net.Listener) error {
 	if r.down {
 		r.mu.Unlock()
 		return ln.Close()
-	}
-	if s, ok := server.(*redirectStandardServer); ok {
-		s.ConnState = r.connectionsOf(s).note
 	}
 	r.servers = append(r.servers, server)
 	r.mu.Unlock()

@@ -116,11 +116,11 @@ func TestRedirectHostileOverTLS(t *testing.T) {
 		"many headers":          {"GET /abc HTTP/1.1\r\nHost: s.example\r\n" + strings.Repeat("X: y\r\n", 10_000) + "\r\n", "[431]"},
 		"two hosts":             {"GET /abc HTTP/1.1\r\nHost: s.example\r\nHost: b.example\r\n\r\n" + visit, "[400]"},
 		"no host":               {"GET /abc HTTP/1.1\r\n\r\n" + visit, "[400]"},
-		"length and chunked":    {"GET /abc HTTP/1.1\r\nHost: s.example\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "[302]"}, // and the connection ends, as RFC 9112, section 6.1 says
+		"length and chunked":    {"GET /abc HTTP/1.1\r\nHost: s.example\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "[400]"},
 		"two lengths":           {"GET /abc HTTP/1.1\r\nHost: s.example\r\nContent-Length: 0\r\nContent-Length: 39\r\n\r\n" + visit, "[400]"},
 		"a broken chunk":        {"GET /abc HTTP/1.1\r\nHost: s.example\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + visit, "[400]"},
 		"plain text":            {"\x00\x01\x02\r\n\r\n", "[400]"},
-		"the preface of HTTP/2": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "[405]"},
+		"the preface of HTTP/2": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "[400]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := dial()

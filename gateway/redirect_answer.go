@@ -2,10 +2,9 @@ package gateway
 
 import (
 	"fmt"
-	"html"
 	"net/http"
-	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/hoplog/hoplog/readmodels/redirects"
 )
@@ -61,7 +60,8 @@ type redirectPage struct {
 	status int
 	header [][2]string
 	body   []byte
-	head   []byte // the same for HTTP/1.1, from the status line on
+	head   []byte      // the same for HTTP/1.1, from the status line on
+	fields [][2]string // header as HTTP/2 has it: names in lower case
 }
 
 func newRedirectPage(status int, body []byte, header ...[2]string) *redirectPage {
@@ -69,68 +69,12 @@ func newRedirectPage(status int, body []byte, header ...[2]string) *redirectPage
 		header = append(header, [2]string{"Content-Length", strconv.Itoa(len(body))})
 	}
 	head := fmt.Appendf(nil, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	fields := make([][2]string, 0, len(header))
 	for _, h := range header {
 		head = fmt.Appendf(head, "%s: %s\r\n", h[0], h[1])
+		fields = append(fields, [2]string{strings.ToLower(h[0]), h[1]})
 	}
-	return &redirectPage{status: status, header: header, body: body, head: head}
-}
-
-// redirectRetryAfter is what a visitor of a node whose store fails is told, in seconds.
-const redirectRetryAfter = "1"
-
-// redirectTexts are the refusals: what a person reads.
-var redirectTexts = map[int][2]string{
-	http.StatusBadRequest:                  {"Bad request", "This is not a request that a browser sends."},
-	http.StatusForbidden:                   {"Link blocked", "This link was blocked."},
-	http.StatusNotFound:                    {"Not found", "There is no link at this address."},
-	http.StatusMethodNotAllowed:            {"Method not allowed", "Links can be visited, nothing else."},
-	http.StatusRequestTimeout:              {"Too slow", "The request took too long to arrive."},
-	http.StatusGone:                        {"Link gone", "This link is no longer in use."},
-	http.StatusRequestEntityTooLarge:       {"Too large", "Nothing here takes a body."},
-	http.StatusRequestHeaderFieldsTooLarge: {"Too large", "The request's headers are too large."},
-	http.StatusTooManyRequests:             {"Too many requests", "Too many links that do not exist were asked for from here. Please try again later."},
-	http.StatusUnavailableForLegalReasons:  {"Unavailable for legal reasons", "This link was blocked for legal reasons."},
-	http.StatusInternalServerError:         {"Something went wrong", "The mistake is ours. Please try again."},
-	http.StatusServiceUnavailable:          {"Not available now", "Please try again in a moment."},
-}
-
-// redirectPages holds the page of every refusal.
-var redirectPages = func() map[int]*redirectPage {
-	pages := make(map[int]*redirectPage, len(redirectTexts))
-	for status, text := range redirectTexts {
-		var more [][2]string
-		switch status {
-		case http.StatusMethodNotAllowed:
-			more = [][2]string{{"Allow", "GET, HEAD"}}
-		case http.StatusServiceUnavailable:
-			more = [][2]string{{"Retry-After", redirectRetryAfter}}
-		}
-		pages[status] = redirectHTML(status, text[0], fmt.Sprintf("<p>%s</p>", text[1]), more...)
-	}
-	return pages
-}()
-
-// redirectPagePolicy allows a page its own style and nothing else.
-const redirectPagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// redirectHTML makes a page that no cache keeps. The body is HTML, the title text.
-func redirectHTML(status int, title, body string, more ...[2]string) *redirectPage {
-	title = html.EscapeString(title)
-	text := "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">" +
-		"<meta name=\"robots\" content=\"noindex\"><title>" + title + "</title>" +
-		"<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1rem;overflow-wrap:anywhere}</style>" +
-		"</head><body><h1>" + title + "</h1>" + body + "</body></html>\n"
-	header := append([][2]string{{"Cache-Control", redirectNever}, {"Pragma", "no-cache"}, {"Expires", "0"}, {"Content-Type", "text/html; charset=utf-8"},
-		{"X-Content-Type-Options", "nosniff"}, {"Content-Security-Policy", redirectPagePolicy}}, more...)
-	return newRedirectPage(status, []byte(text), header...)
-}
-
-// redirectPreview shows where a link leads. Who goes on does so by the link itself, so that its rules hold and the click
-// counts.
-func redirectPreview(code []byte, target string) *redirectPage {
-	href := html.EscapeString("/" + url.PathEscape(string(code)))
-	body := "<p>This short link leads to</p><p><strong>" + html.EscapeString(target) + "</strong></p><p><a rel=\"nofollow\" href=\"" + href + "\">Go there</a></p>"
-	return redirectHTML(http.StatusOK, "Preview of "+string(code), body)
+	return &redirectPage{status: status, header: header, body: body, head: head, fields: fields}
 }
 
 var redirectStatic = [][2]string{{"Cache-Control", "public, max-age=86400"}, {"X-Content-Type-Options", "nosniff"}}
@@ -149,4 +93,9 @@ func (v *redirectVisit) show(page *redirectPage) bool {
 	return false
 }
 
-func (v *redirectVisit) refuse(status int) bool { return v.show(redirectPages[status]) }
+// say shows a page in the visitor's language.
+func (v *redirectVisit) say(page *redirectTranslations) bool {
+	return v.show(page[redirectLanguageOf(v.request.AcceptLanguage)])
+}
+
+func (v *redirectVisit) refuse(status int) bool { return v.say(redirectRefusals[status]) }

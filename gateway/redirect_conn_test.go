@@ -15,6 +15,13 @@ func TestRedirectTimeouts(t *testing.T) {
 	t.Parallel()
 	node := newRedirectNode(t, func(d *RedirectDeps) { d.ReadTimeout, d.IdleTimeout = 400*time.Millisecond, 1200*time.Millisecond })
 	node.add("abc", &pb.Redirect{Target: "https://example.com/"})
+	for server, node := range map[string]*redirectNode{"loops": node, "goroutines": withPerConnServer(t, node)} {
+		t.Run(server, func(t *testing.T) { testRedirectTimeouts(t, node) })
+	}
+}
+
+func testRedirectTimeouts(t *testing.T, node *redirectNode) {
+	t.Parallel()
 	const visit = "GET /abc HTTP/1.1\r\nHost: s.example\r\n\r\n"
 	for name, c := range map[string]struct {
 		steps []string // 300 ms apart

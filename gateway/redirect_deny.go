@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
-	"strconv"
 
 	"github.com/hoplog/hoplog/readmodels/deny"
 )
@@ -37,16 +35,14 @@ func (r *Redirect) turnAway(v *redirectVisit, answer deny.Answer) bool {
 		return false
 	}
 	r.deps.Gate.Count(answer)
-	v.show(redirectTurnedAway[answer])
+	v.say(redirectTurnedAway[answer])
 	return true
 }
 
 // redirectTurnedAway holds the page of every answer of the lists. Of those with 503, each says when to come back.
-var redirectTurnedAway = func() map[deny.Answer]*redirectPage {
-	pages := map[deny.Answer]*redirectPage{deny.Forbidden: redirectPages[http.StatusForbidden], deny.Legal: redirectPages[http.StatusUnavailableForLegalReasons]}
-	for _, a := range []deny.Answer{deny.Closed, deny.Stale} {
-		text := redirectTexts[a.Status()]
-		pages[a] = redirectHTML(a.Status(), text[0], fmt.Sprintf("<p>%s</p>", text[1]), [2]string{"Retry-After", strconv.Itoa(a.RetryAfter())})
-	}
-	return pages
-}()
+var redirectTurnedAway = map[deny.Answer]*redirectTranslations{
+	deny.Forbidden: redirectRefusals[http.StatusForbidden],
+	deny.Legal:     redirectRefusals[http.StatusUnavailableForLegalReasons],
+	deny.Closed:    newRedirectRefusal(http.StatusServiceUnavailable, redirectSaysClosed, redirectRetryAfter(deny.Closed.RetryAfter())),
+	deny.Stale:     newRedirectRefusal(http.StatusServiceUnavailable, redirectSaysStale, redirectRetryAfter(deny.Stale.RetryAfter())),
+}

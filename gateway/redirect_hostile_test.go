@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +16,8 @@ import (
 
 // redirectHeaders are all that an answer of ours may carry.
 var redirectHeaders = map[string]bool{"Date": true, "Content-Length": true, "Location": true, "Cache-Control": true, "Pragma": true, "Expires": true,
-	"Content-Type": true, "X-Content-Type-Options": true, "Content-Security-Policy": true, "Allow": true, "Retry-After": true, "Connection": true}
+	"Content-Type": true, "X-Content-Type-Options": true, "Content-Security-Policy": true, "Allow": true, "Retry-After": true, "Connection": true,
+	"Content-Language": true, "Vary": true, "Referrer-Policy": true}
 
 // checkSafe fails on a header that is not ours, twice there, or holds what could end it.
 func checkSafe(t testing.TB, raw string, a redirectAnswer) {
@@ -251,8 +254,17 @@ func TestRedirectTurnsAwayTooManyConnections(t *testing.T) {
 }
 
 func TestRedirectDrains(t *testing.T) {
-	node := newRedirectNode(t)
+	t.Run("loops", func(t *testing.T) { testRedirectDrains(t, newRedirectNode(t)) })
+	t.Run("goroutines", func(t *testing.T) { testRedirectDrains(t, withPerConnServer(t, newRedirectNode(t))) })
+}
+
+func testRedirectDrains(t *testing.T, node *redirectNode) {
 	node.add("abc", &pb.Redirect{Target: "https://example.com/"})
+	idle, err := net.Dial("tcp", node.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = idle.Close() }()
 	c, err := net.Dial("tcp", node.address)
 	if err != nil {
 		t.Fatal(err)
@@ -271,6 +283,10 @@ func TestRedirectDrains(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+	_ = idle.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if n, err := idle.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an idle connection is kept: %d %v", n, err)
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 
 // redirectSecond is what all answers of a second share, so that most are three copies.
 type redirectSecond struct {
-	unix  int64
-	date  []byte // a header line
-	found []byte // a redirect with 302 that no cache keeps, up to its Location
+	unix int64
+	date []byte // a header line
+	// dateText is the value of that header.
+	dateText string
+	found    []byte // a redirect with 302 that no cache keeps, up to its Location
 }
 
 // redirectNeverLines are those of a redirect that no cache keeps.
@@ -30,8 +32,8 @@ func (r *Redirect) thisSecond(nowUS int64) *redirectSecond {
 		return s
 	}
 	s := &redirectSecond{unix: unix}
-	s.date = time.Unix(unix, 0).UTC().AppendFormat([]byte("Date: "), http.TimeFormat)
-	s.date = append(s.date, "\r\n"...)
+	s.dateText = time.Unix(unix, 0).UTC().Format(http.TimeFormat)
+	s.date = []byte("Date: " + s.dateText + "\r\n")
 	s.found = append(redirectHead(nil, http.StatusFound), s.date...)
 	s.found = append(s.found, redirectNeverLines+"Location: "...)
 	r.second.Store(s)
@@ -74,9 +76,9 @@ func (r *Redirect) answerSafely(v *redirectVisit) (done bool) {
 	return r.answer(v)
 }
 
-// Refuse implements eventloop.Handler.
+// Refuse implements eventloop.Handler. Of what never became a request no language is known.
 func (r *Redirect) Refuse(out []byte, why error) []byte {
-	reply := redirectReply{page: redirectPages[redirectStatusOfRefusal(why)]}
+	reply := redirectReply{page: redirectRefusals[redirectStatusOfRefusal(why)][redirectEnglish]}
 	return r.thisSecond(r.deps.Clock()).appendReply(out, &http1.Request{Close: true}, &reply)
 }
 

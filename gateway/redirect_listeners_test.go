@@ -77,7 +77,9 @@ func TestRedirectListenersAgree(t *testing.T) {
 		{"GET s.example /banned", 403, "", ""},
 		{"HEAD s.example /legal", 451, "", ""},
 		{"GET s.example /none", 404, "", ""},
-		{"GET s.example /%ff", 404, "", ""}, // broken escapes never get past net/http, which says 400
+		{"GET s.example /%ff", 404, "", ""},
+		{"GET s.example /%zz", 404, "", ""},
+		{"GET s.example /abc%", 404, "", ""},
 		{"GET s.example /", 404, "", ""},
 		{"GET other.example /abc", 404, "", ""},
 		{"GET s.example /abc+", 200, "", ""},
@@ -124,6 +126,74 @@ func TestRedirectListenersAgree(t *testing.T) {
 	node.store.setCold(false)
 	if n, want := len(node.clicks()), 5*3*2; n != want {
 		t.Errorf("%d clicks, want %d", n, want)
+	}
+}
+
+// Who is one too many is told so with 503, on every listener, and is let in when there is room again.
+func TestRedirectListenersAreFull(t *testing.T) {
+	node := newRedirectNode(t, func(d *RedirectDeps) { d.MaxConnections = 2 })
+	node.add("abc", &pb.Redirect{Target: "https://example.com/"})
+	var first *http.Response
+	var firstBody string
+	for name, client := range redirectClients(t, node) {
+		dial := client.Transport.(*http.Transport).DialContext
+		var held []net.Conn
+		for range 2 {
+			c, err := dial(t.Context(), "tcp", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, c)
+		}
+		time.Sleep(100 * time.Millisecond) // until they are accepted
+		address := map[bool]string{true: "https", false: "http"}[strings.HasSuffix(name, "TLS")] + "://s.example/abc"
+		var answer *http.Response
+		var err error
+		for range 100 { // HTTP/1.1 is told before it asks, which a client may take for a broken connection
+			if answer, err = client.Get(address); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.HasPrefix(name, answer.Proto) {
+			t.Errorf("%s: %v %v %v", name, err, answer.StatusCode, answer.Header)
+		}
+		answer.Header.Del("Date")
+		if first == nil {
+			first, firstBody = answer, string(body)
+		} else if firstBody != string(body) || !maps.EqualFunc(first.Header, answer.Header, equalLines) {
+			t.Errorf("%s says %v %q,\nnot %v %q", name, answer.Header, body, first.Header, firstBody)
+		}
+		for _, c := range held {
+			_ = c.Close()
+		}
+		client.CloseIdleConnections()
+		apiEventually(t, name+" is let in again", func() bool {
+			answer, err := client.Get(address)
+			return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusFound
+		})
+		client.CloseIdleConnections()
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Who speaks plain HTTP to the port of TLS is told so, in plain HTTP.
+func TestRedirectPlainOnTLS(t *testing.T) {
+	node := newRedirectNode(t)
+	dial := redirectClients(t, node)["HTTP/1.1 TLS"].Transport.(*http.Transport).DialContext
+	c, err := dial(t.Context(), "tcp", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.WriteString(c, "GET /abc HTTP/1.1\r\nHost: s.example\r\n\r\n")
+	if data, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(data), "HTTP/1.1 400 ") {
+		t.Errorf("%q %v", data, err)
 	}
 }
 

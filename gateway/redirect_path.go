@@ -10,6 +10,7 @@ import (
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/gateway/http1"
 	"github.com/hoplog/hoplog/readmodels"
+	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/redirects"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -164,14 +165,18 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 	if r.deniedTarget(v) {
 		return false
 	}
-	if answer := link.AnswerAt(v.nowUS); answer != readmodels.Serve {
+	switch answer := link.AnswerAt(v.nowUS); answer {
+	case readmodels.Serve:
+	case readmodels.Gone:
+		return r.gone(v)
+	default:
 		return v.refuse(redirectStatusOf(answer))
 	}
 	if r.distrusted(v) {
 		return false
 	}
 	if v.preview {
-		return v.show(redirectPreview(v.code, link.Target()))
+		return v.show(redirectPreview(redirectLanguageOf(v.request.AcceptLanguage), v.code, link.Target(), link.ExpiresUS()))
 	}
 	if v.location, ok = readmodels.AppendLocation(v.location[:0], link.Target(), pb.QueryPolicy(link.Query), v.target.query); !ok {
 		return v.refuse(http.StatusNotFound)
@@ -190,10 +195,41 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 // errRedirectTarget: a stored target that no decider lets through, so the store is not what it must be.
 var errRedirectTarget = errors.New("the stored target does not fit a header")
 
+// gone answers where a link is no longer in use: by its page, or by sending the visitor to where the link says. That is no click.
+func (r *Redirect) gone(v *redirectVisit) bool {
+	to := v.link.ExpiredURL()
+	if to == "" || v.preview {
+		return v.say(redirectGoneBy(v.link))
+	}
+	if r.turnAway(v, deny.Target(v.lists, to, v.nowUS)) || r.distrusted(v) {
+		return false
+	}
+	return v.send(to)
+}
+
+// send sends a visitor elsewhere than where the link leads, for this time only.
+func (v *redirectVisit) send(to string) bool {
+	v.location = append(v.location[:0], to...)
+	if !redirectFitsHeader(v.location) {
+		return v.refuse(http.StatusInternalServerError)
+	}
+	v.reply = redirectReply{status: http.StatusFound, location: v.location}
+	return false
+}
+
+// redirectGoneBy is the page of a link that answers 410.
+func redirectGoneBy(link *redirects.Record) *redirectTranslations {
+	switch {
+	case link.Flags&redirects.Deleted != 0:
+		return redirectRefusals[http.StatusGone]
+	case link.Flags&redirects.Disabled != 0:
+		return redirectDisabled
+	}
+	return redirectExpired
+}
+
 func redirectStatusOf(answer readmodels.Answer) int {
 	switch answer {
-	case readmodels.Gone:
-		return http.StatusGone
 	case readmodels.Forbidden:
 		return http.StatusForbidden
 	case readmodels.Legal:

@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -65,7 +63,7 @@ func (r *Redirect) limit(v *redirectVisit, retry time.Duration) bool {
 			break
 		}
 	}
-	v.show(page.page)
+	v.say(page.page)
 	r.tellOfScan(v.nowUS)
 	return true
 }
@@ -85,14 +83,13 @@ func (r *Redirect) tellOfScan(nowUS int64) {
 
 type redirectRetryPage struct {
 	after time.Duration
-	page  *redirectPage
+	page  *redirectTranslations
 }
 
 // redirectTooMany holds a page for each of some times after which to come back; the longest is more than a guard asks for.
 var redirectTooMany = func() (pages []redirectRetryPage) {
-	text := redirectTexts[http.StatusTooManyRequests]
-	for _, seconds := range []int64{1, 2, 5, 10, 20, 30, 60, 90, 120, 180} {
-		page := redirectHTML(http.StatusTooManyRequests, text[0], fmt.Sprintf("<p>%s</p>", text[1]), [2]string{"Retry-After", strconv.FormatInt(seconds, 10)})
+	for _, seconds := range []int{1, 2, 5, 10, 20, 30, 60, 90, 120, 180} {
+		page := newRedirectRefusal(http.StatusTooManyRequests, redirectSaysGuessed, redirectRetryAfter(seconds))
 		pages = append(pages, redirectRetryPage{time.Duration(seconds) * time.Second, page})
 	}
 	return pages

@@ -34,6 +34,7 @@ func setContent(r *pb.Redirect, c *pb.LinkContent) {
 	r.CacheTtl = c.GetCacheTtl()
 	r.NotBeforeUs = c.GetNotBeforeUs()
 	r.ExpiresUs = c.GetExpiresUs()
+	r.ExpiredUrl = c.GetExpiredUrl()
 }
 
 func setStatus(r *pb.Redirect, e *pb.LinkStatusChanged) {

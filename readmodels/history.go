@@ -52,6 +52,7 @@ func shown(link *pb.Link) []shownField {
 		{commands.FieldCacheTTL, nil},
 		{commands.FieldNotBefore, moment(c.GetNotBeforeUs())},
 		{commands.FieldExpiresAt, moment(c.GetExpiresUs())},
+		{commands.FieldExpiredURL, text(c.GetExpiredUrl())},
 		{FieldDisabled, link.GetDisabled()},
 		{FieldBanned, link.GetBanned()},
 		{FieldDeleted, link.GetDeleted()},

@@ -28,6 +28,8 @@ var layers = []string{
 	"gateway/proxyproto",
 	"gateway/scan",
 	"gateway/eventloop",
+	"gateway/h2",
+	"gateway/perconn",
 	"gateway/spool/...", // what clicks wait in: the gateway is built on it
 	"gateway",
 	"gateway/...",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hoplog/hoplog/commands/handler"
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -79,9 +79,7 @@ func (b *bootstrap) try(ctx context.Context) error {
 
 func (b *bootstrap) addKey(ctx context.Context) error {
 	if b.adminKey == "" {
-		random := make([]byte, 32)
-		_, _ = rand.Read(random) // never fails
-		b.adminKey = "hop_" + base64.RawURLEncoding.EncodeToString(random)
+		b.adminKey, _ = gateway.NewAPIKey()
 		b.shown(b.adminKey)
 	}
 	hash := sha256.Sum256([]byte(b.adminKey))

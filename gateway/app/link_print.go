@@ -58,6 +58,9 @@ func printLink(w io.Writer, l *client.Link) error {
 	if l.ExpiresAt != nil {
 		row("expires", moment{time: *l.ExpiresAt}.String())
 	}
+	if l.ExpiredUrl != nil {
+		row("afterwards", *l.ExpiredUrl)
+	}
 	row("owner", l.Owner)
 	row("created", moment{time: l.CreatedAt}.String())
 	row("updated", moment{time: l.UpdatedAt}.String())

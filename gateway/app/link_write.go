@@ -19,6 +19,7 @@ func contentFlags(f *pflag.FlagSet) {
 	f.Int32("redirect-status", 302, "301, 302, 307 or 308")
 	f.String("query", "keep", "what becomes of a visitor's query: keep, override, append, drop or reject")
 	f.Int32("cache-ttl", 0, "seconds for which browsers and proxies may keep the redirect")
+	f.String("expired-url", "", "where visitors are sent once the link is expired, disabled or deleted")
 }
 
 func createFlags(f *pflag.FlagSet) {
@@ -34,7 +35,7 @@ func updateFlags(f *pflag.FlagSet) { f.String("target", "", "target URL") }
 func newLinkCreate() *cobra.Command {
 	return linkCommand("create TARGET", "Create a link to a target URL", exactArgs(1), func(ctx context.Context, c *calling) error {
 		link := client.LinkCreate{Target: c.args[0], Title: given(c, "title", c.GetString), Query: given(c, "query", c.GetString),
-			RedirectStatus: given(c, "redirect-status", c.GetInt32), CacheTtl: given(c, "cache-ttl", c.GetInt32), Tags: given(c, "tag", c.tags),
+			RedirectStatus: given(c, "redirect-status", c.GetInt32), CacheTtl: given(c, "cache-ttl", c.GetInt32), Tags: given(c, "tag", c.tags), ExpiredUrl: given(c, "expired-url", c.GetString),
 			Domain: given(c, "domain", c.GetString), Code: given(c, "code", c.GetString), CodeLength: given(c, "code-length", c.GetInt32), Dedupe: given(c, "dedupe", c.GetBool)}
 		if c.IsSet("code-mode") {
 			mode := client.CodeMode(c.GetString("code-mode"))
@@ -82,6 +83,9 @@ func (c *calling) changes() (map[string]any, error) {
 		if c.IsSet(name) {
 			fields[name] = orNil(c.GetString(name))
 		}
+	}
+	if c.IsSet("expired-url") {
+		fields["expired_url"] = orNil(c.GetString("expired-url"))
 	}
 	if c.IsSet("tag") {
 		fields["tags"] = c.tags("tag")

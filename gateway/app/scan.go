@@ -56,7 +56,7 @@ func (s settings) networks(name string) (list []netip.Prefix, err error) {
 var (
 	metricConnections = prometheus.NewDesc("hoplog_redirect_connections", "Open connections of the redirects.", []string{"listener"}, nil)
 	metricAccepted    = prometheus.NewDesc("hoplog_redirect_connections_accepted_total", "Connections that were taken.", []string{"listener"}, nil)
-	metricEnded       = prometheus.NewDesc("hoplog_redirect_connections_ended_total", "Connections that the node ended or turned away: too many, too slow, or no HTTP. Of the plain listener.", []string{"reason"}, nil)
+	metricEnded       = prometheus.NewDesc("hoplog_redirect_connections_ended_total", "Connections that the node ended or turned away: too many, too slow, or no HTTP.", []string{"listener", "reason"}, nil)
 	metricScanRows    = prometheus.NewDesc("hoplog_redirect_scan_sources", "Addresses and networks that asked for unknown codes lately.", []string{"state"}, nil)
 	metricScanRefused = prometheus.NewDesc("hoplog_redirect_scan_refused_total", "Visits answered with 429.", []string{"what"}, nil)
 	metricScanUnknown = prometheus.NewDesc("hoplog_redirect_unknown_codes_total", "Visits of codes that do not exist, but of networks that may guess.", nil, nil)
@@ -69,11 +69,9 @@ func (n *node) collectVisitors(gauge func(*prometheus.Desc, float64, ...string),
 		for _, c := range plane.Connections() {
 			gauge(metricConnections, float64(c.Open), c.Listener)
 			count(metricAccepted, c.Accepted, c.Listener)
-			if c.Listener == "http" {
-				count(metricEnded, c.Refused, "busy")
-				count(metricEnded, c.TimedOut, "slow")
-				count(metricEnded, c.Malformed, "malformed")
-			}
+			count(metricEnded, c.Refused, c.Listener, "busy")
+			count(metricEnded, c.TimedOut, c.Listener, "slow")
+			count(metricEnded, c.Malformed, c.Listener, "malformed")
 		}
 	}
 	if guard := n.parts.scan; guard != nil {

@@ -23,13 +23,8 @@ import (
 	"time"
 )
 
-// Why there is no certificate.
-var (
-	// ErrNone: the directory holds no pair that can be used.
-	ErrNone = errors.New("certificates: no NAME.crt with a NAME.key")
-	// ErrUnknownName: no certificate is for the name that the client asks for.
-	ErrUnknownName = errors.New("certificates: none for this name")
-)
+// ErrNone says that the directory holds no pair that can be used.
+var ErrNone = errors.New("certificates: no NAME.crt with a NAME.key")
 
 // lookEvery is how often the directory is looked at. Names are compared with times and sizes, which costs little.
 const lookEvery = 2 * time.Second
@@ -84,7 +79,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// TLS returns a configuration that serves these certificates, for HTTP/2 and HTTP/1.1.
+// TLS returns a configuration that serves these certificates, for HTTP/2 and HTTP/1.1. A client that asks for a name that no
+// certificate is for gets the alert unrecognized_name (RFC 6066, section 3): any other certificate would only make a browser
+// warn of an attack. A client that names nothing gets the first certificate by file name.
 func (s *Store) TLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.get, NextProtos: []string{"h2", "http/1.1"}}
 }
@@ -103,7 +100,7 @@ func (s *Store) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return c, nil
 		}
 	}
-	return nil, ErrUnknownName
+	return nil, nil // which crypto/tls, having no other certificate, answers with unrecognized_name
 }
 
 // look reads the directory again if anything in it changed.

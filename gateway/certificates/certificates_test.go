@@ -8,10 +8,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,11 +52,35 @@ func put(t *testing.T, path string, data []byte, serial int64) {
 
 // serialOf returns which certificate a client gets that asks for a name, 0 for none.
 func serialOf(s *Store, name string) int64 {
-	c, err := s.get(&tls.ClientHelloInfo{ServerName: name})
-	if err != nil {
+	c, _ := s.get(&tls.ClientHelloInfo{ServerName: name})
+	if c == nil {
 		return 0
 	}
 	return c.Leaf.SerialNumber.Int64()
+}
+
+// A handshake with a name that no certificate is for ends with the alert that says so, in both versions of TLS.
+func TestUnknownNameIsTold(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a", 10, "a.example")
+	s, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for name, want := range map[string]string{"b.example": "unrecognized name", "a.example": "", "": ""} {
+			client, server := net.Pipe()
+			go func() {
+				_ = tls.Server(server, s.TLS()).Handshake()
+				_ = server.Close()
+			}()
+			err := tls.Client(client, &tls.Config{ServerName: name, InsecureSkipVerify: true, MaxVersion: version}).Handshake() //nolint:gosec // a certificate of the test's own
+			_ = client.Close()
+			if said := fmt.Sprint(err); (err != nil) != (want != "") || !strings.Contains(said, want) {
+				t.Errorf("%q in version %x: %v", name, version, err)
+			}
+		}
+	}
 }
 
 func check(t *testing.T, s *Store, step string, want map[string]int64) {

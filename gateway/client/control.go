@@ -116,3 +116,34 @@ func (a *API) Switch(ctx context.Context, tier string, closed bool, o Options) (
 	})
 	return &s, err
 }
+
+// CreateKey makes an API key; what comes back has the key itself as its secret, unless the write is a repeat.
+func (a *API) CreateKey(ctx context.Context, asked KeyCreate, o Options) (*ApiKey, error) {
+	key := keyOr(o.Key)
+	body, err := jsonBody(asked)
+	if err != nil {
+		return nil, err
+	}
+	var made ApiKey
+	_, err = a.write(ctx, key, &made, func() (*http.Response, error) {
+		return a.raw.CreateKeyWithBody(ctx, &CreateKeyParams{IdempotencyKey: &key}, jsonType, rewound(body))
+	})
+	return &made, err
+}
+
+// RevokeKey ends an API key; o.Reason is kept in the history.
+func (a *API) RevokeKey(ctx context.Context, id string, o Options) (*ApiKey, error) {
+	key := keyOr(o.Key)
+	var was ApiKey
+	_, err := a.write(ctx, key, &was, func() (*http.Response, error) {
+		return a.raw.RevokeKey(ctx, id, &RevokeKeyParams{IdempotencyKey: &key, Note: optional(o.Reason)})
+	})
+	return &was, err
+}
+
+// Keys returns a page of the API keys.
+func (a *API) Keys(ctx context.Context, params ListKeysParams) (*KeyPage, error) {
+	var page KeyPage
+	_, err := a.call(ctx, &page, func() (*http.Response, error) { return a.raw.ListKeys(ctx, &params) })
+	return &page, err
+}

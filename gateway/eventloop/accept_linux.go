@@ -44,12 +44,12 @@ func (l *loop) resumeAccepting() {
 func (l *loop) admit(fd int, peer netip.Addr) {
 	if l.server.open.Add(1) > int64(l.config.MaxConnections) {
 		l.server.open.Add(-1)
-		l.server.counts.refused.Add(1)
+		l.server.counts.End(ErrBusy)
 		_, _ = sent(int32(fd), l.config.Handler.Refuse(l.out[:0], ErrBusy))
 		closeFD(fd)
 		return
 	}
-	l.server.counts.accepted.Add(1)
+	l.server.counts.Accept()
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	c := &conn{fd: int32(fd), slot: -1, peer: peer, proxied: l.isProxy(peer)}
 	if to := l.server.leastBusy(); to.load.Add(1) > 0 && to != l {

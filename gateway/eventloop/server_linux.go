@@ -32,7 +32,7 @@ type Config struct {
 type Server struct {
 	config    Config
 	open      atomic.Int64
-	counts    counts
+	counts    Counts
 	loops     []*loop
 	errands   chan errand
 	waiting   atomic.Int64   // jobs that are not done
@@ -60,8 +60,7 @@ func (s *Server) Connections() int { return int(s.open.Load()) }
 
 // Stats returns what happened to connections since the start.
 func (s *Server) Stats() Stats {
-	return Stats{Open: s.open.Load(), Accepted: s.counts.accepted.Load(), Refused: s.counts.refused.Load(), TimedOut: s.counts.timedOut.Load(),
-		Malformed: s.counts.malformed.Load()}
+	return s.counts.Stats(s.open.Load())
 }
 
 // Serve answers on the listener until Shutdown, or until a loop fails. It takes over the listener and may be called once.

@@ -1,6 +1,9 @@
 package eventloop
 
-import "sync/atomic"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 // Stats is what happened to the connections of a listener since its start.
 type Stats struct {
@@ -11,5 +14,25 @@ type Stats struct {
 	Malformed uint64 // were ended because what came is no request
 }
 
-// counts is what Stats shows. None of it changes with each request.
-type counts struct{ accepted, refused, timedOut, malformed atomic.Uint64 }
+// Counts is what Stats shows. None of it changes with each request.
+type Counts struct{ accepted, refused, timedOut, malformed atomic.Uint64 }
+
+// Accept counts a connection that was taken.
+func (c *Counts) Accept() { c.accepted.Add(1) }
+
+// End counts a connection that is turned away or ended for a reason that Handler.Refuse is given.
+func (c *Counts) End(why error) {
+	switch {
+	case errors.Is(why, ErrSlow):
+		c.timedOut.Add(1)
+	case errors.Is(why, ErrBusy):
+		c.refused.Add(1)
+	default:
+		c.malformed.Add(1)
+	}
+}
+
+// Stats returns the counts beside how many connections are open.
+func (c *Counts) Stats(open int64) Stats {
+	return Stats{Open: open, Accepted: c.accepted.Load(), Refused: c.refused.Load(), TimedOut: c.timedOut.Load(), Malformed: c.malformed.Load()}
+}

@@ -1,8 +1,6 @@
 package eventloop
 
 import (
-	"errors"
-
 	"github.com/hoplog/hoplog/gateway/http1"
 	"github.com/hoplog/hoplog/gateway/proxyproto"
 )
@@ -73,14 +71,7 @@ func (l *loop) answered(c *conn, last bool, rest []byte) {
 
 // refuse ends a connection with an answer.
 func (l *loop) refuse(c *conn, why error) bool {
-	switch {
-	case errors.Is(why, ErrSlow):
-		l.server.counts.timedOut.Add(1)
-	case errors.Is(why, ErrBusy):
-		l.server.counts.refused.Add(1)
-	default:
-		l.server.counts.malformed.Add(1)
-	}
+	l.server.counts.End(why)
 	c.closing, c.linger = true, true
 	l.out = l.config.Handler.Refuse(l.out, why)
 	return false

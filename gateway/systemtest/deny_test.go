@@ -1,22 +1,11 @@
 package systemtest
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/hoplog/hoplog/events"
-	"github.com/hoplog/hoplog/events/eventlog"
-	"github.com/hoplog/hoplog/schemas/pb"
 )
-
-// secondKey is an admin key of its own, for what takes two.
-const secondKey = "systemtest-second-key-0123456789abcdefgh"
 
 // denials is a `hoplog dev` and a redirect node beside it, which stays when the first is killed.
 type denials struct {
@@ -111,9 +100,7 @@ func (d *denials) is(t *testing.T, when string, want map[string]int) {
 
 func (d *denials) switches(t *testing.T, plain, low string) {
 	t.Helper()
-	d.addKey(t, secondKey)
-	second := []string{"Authorization", "Bearer " + secondKey}
-	d.eventually("the second key is known", func() bool { return d.api("GET", "/v1/switches", nil, second...).status == http.StatusOK })
+	second := []string{"Authorization", "Bearer " + d.secondKey(t)}
 	turn := func(what, state string, headers ...string) {
 		t.Helper()
 		if a := d.api("POST", "/v1/switches/low/"+what, fields{"note": "incident 7"}, headers...); a.status != http.StatusOK || a.str("state") != state {
@@ -146,30 +133,30 @@ func (d *denials) switches(t *testing.T, plain, low string) {
 	}
 }
 
-// addKey adds an admin key where all keys come from: the control log.
-func (d *denials) addKey(t *testing.T, key string) {
+// secondKey makes an admin key with the first, and shows that keys end when they are revoked.
+func (d *denials) secondKey(t *testing.T) string {
 	t.Helper()
-	kafka, err := eventlog.Open(eventlog.Config{Brokers: []string{d.ports["kafka"]}}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
+	var second, spare struct{ ID, Secret string }
+	if code := d.cliJSON(&second, "key", "create", "--admin", "--note", "the second of two"); code != 0 || len(second.Secret) < 40 {
+		t.Fatalf("key create: exit %d, %+v", code, second)
 	}
-	defer kafka.Close()
-	session, err := kafka.NewAppender(eventlog.CommandsControl)
-	if err != nil {
-		t.Fatal(err)
+	if code := d.cliJSON(&spare, "key", "create", "--owner", "carol"); code != 0 {
+		t.Fatalf("key create: exit %d", code)
 	}
-	defer session.Close()
-	hash, id := sha256.Sum256([]byte(key)), make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	value, err := (&pb.ControlCommand{SchemaVersion: events.SchemaVersion, CommandId: id, TimeUs: time.Now().UnixMicro(), Actor: "test",
-		Kind: &pb.ControlCommand_AddKey{AddKey: &pb.ApiKey{Id: "second", Hash: hash[:], Owner: "default", Admin: true}}}).MarshalVT()
-	if err != nil {
-		t.Fatal(err)
+	with := []string{"Authorization", "Bearer " + spare.Secret}
+	if a := d.api("GET", "/v1/links", nil, with...); a.status != http.StatusOK {
+		t.Errorf("with a new key: %d %s", a.status, a.raw)
 	}
-	record := eventlog.Record{Key: events.BucketKey(events.ControlBucket), Value: value}
-	if err := session.Append(t.Context(), 0, []eventlog.Record{record}, eventlog.AnyOffset); err != nil {
-		t.Fatal(err)
+	if code, out, errs := d.cli("key", "revoke", spare.ID, "--note", "a test"); code != 0 || !strings.Contains(out, "carol") {
+		t.Errorf("key revoke: exit %d %s %s", code, out, errs)
 	}
+	if a := d.api("GET", "/v1/links", nil, with...); a.status != http.StatusUnauthorized {
+		t.Errorf("with a revoked key: %d %s", a.status, a.raw)
+	}
+	if code, out, _ := d.cli("key", "list"); code != 0 || !strings.Contains(out, second.ID) || strings.Contains(out, spare.ID) || strings.Contains(out, second.Secret) {
+		t.Errorf("key list: exit %d %s", code, out)
+	}
+	return second.Secret
 }
 
 // stale kills everything behind the node: links of low trust answer 503, and all else goes on as it was; they are served again

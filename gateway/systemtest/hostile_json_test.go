@@ -42,7 +42,7 @@ func (h *hostile) brokenJSON(t *testing.T) {
 // types are the fields of a create, with the JSON type that each has.
 var types = map[string]string{
 	"target": "string", "domain": "string", "code": "string", "code_length": "number", "code_mode": "string", "dedupe": "boolean", "title": "string",
-	"tags": "array", "redirect_status": "number", "query": "string", "cache_ttl": "number", "not_before": "string", "expires_at": "string",
+	"tags": "array", "redirect_status": "number", "query": "string", "cache_ttl": "number", "not_before": "string", "expires_at": "string", "expired_url": "string",
 }
 
 func (h *hostile) wrongTypes(t *testing.T) {

@@ -15,7 +15,7 @@ var routes = map[string][]string{
 	"/": {"GET"}, "/v1/openapi.yaml": {"GET"}, "/v1/openapi.json": {"GET"}, "/v1/links": {"GET", "POST"}, "/v1/links:batch": {"POST"}, "/v1/requests/x": {"GET"},
 	"LINK": {"DELETE", "GET", "PATCH"}, "LINK/disable": {"POST"}, "LINK/enable": {"POST"}, "LINK/ban": {"POST"}, "LINK/unban": {"POST"}, "LINK/history": {"GET"}, "LINK/stats": {"GET"},
 	"/v1/denylist": {"GET", "POST"}, "/v1/denylist/x": {"DELETE", "GET"}, "/v1/allowlist": {"GET", "POST"}, "/v1/allowlist/x": {"DELETE", "GET"}, "/v1/trust": {"GET", "POST"}, "/v1/trust/x": {"DELETE", "GET"},
-	"/v1/switches": {"GET"}, "/v1/switches/low/close": {"POST"}, "/v1/switches/low/open": {"POST"}, "/v1/audit": {"GET"},
+	"/v1/switches": {"GET"}, "/v1/switches/low/close": {"POST"}, "/v1/switches/low/open": {"POST"}, "/v1/audit": {"GET"}, "/v1/keys": {"GET", "POST"}, "/v1/keys/x": {"DELETE", "GET"},
 }
 
 // public routes need no key.

@@ -73,9 +73,9 @@ func rawAPI(t testing.TB, p *process, method, path, body string, lines ...string
 
 // ours are all headers that answers have.
 var ours = []string{
-	"Allow", "Cache-Control", "Connection", "Content-Length", "Content-Security-Policy", "Content-Type", "Date", "Etag", "Expires", "Hoplog-Position",
+	"Allow", "Cache-Control", "Connection", "Content-Language", "Content-Length", "Content-Security-Policy", "Content-Type", "Date", "Etag", "Expires", "Hoplog-Position",
 	"Idempotency-Key", "Idempotency-Replayed", "Location", "Pragma", "Referrer-Policy", "Retry-After", "Www-Authenticate", "X-Content-Type-Options",
-	"X-Frame-Options", "X-Request-Id",
+	"Vary", "X-Frame-Options", "X-Request-Id",
 }
 
 // onlyOurHeaders checks that nothing of a request became a header of its answer, and that there was no error of ours.

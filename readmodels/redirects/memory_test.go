@@ -98,6 +98,8 @@ func TestRecordIsWhatWasStored(t *testing.T) {
 		{Target: "https://b.example/", CacheTtl: 60},
 		{Target: "https://b.example/", NotBeforeUs: 5, ExpiresUs: 9},
 		{Target: "x", ExpiresUs: -1},
+		{Target: "https://c.example/", ExpiredUrl: "https://over.example/"},
+		{Target: "https://d.example/", ExpiresUs: 9, ExpiredUrl: "https://over.example/?" + strings.Repeat("y", 8000)},
 	}
 	for i, content := range contents {
 		log.Create("acme", host, code(i), content)
@@ -111,7 +113,7 @@ func TestRecordIsWhatWasStored(t *testing.T) {
 		r, err := s.Load(keyOf(code(i)))
 		must(t, err)
 		if r.Target() != content.GetTarget() || r.RouteKey() != string(keyOf(code(i))) || uint32(r.Bucket) != events.BucketOf(host, code(i)) ||
-			r.NotBeforeUS() != content.GetNotBeforeUs() || r.ExpiresUS() != content.GetExpiresUs() || r.CacheTTL() != content.GetCacheTtl() ||
+			r.ExpiredURL() != content.GetExpiredUrl() || r.NotBeforeUS() != content.GetNotBeforeUs() || r.ExpiresUS() != content.GetExpiresUs() || r.CacheTTL() != content.GetCacheTtl() ||
 			int(r.Status) != max(302, int(content.GetRedirectStatus())) || pb.QueryPolicy(r.Query) != content.GetQuery() || r.LinkID != uint64(i)+1 {
 			t.Errorf("%d: %+v, %q", i, r, r.Target())
 		}

@@ -1,6 +1,7 @@
 package redirects
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -13,7 +14,8 @@ import (
 // Record is a link as a redirect node serves it: one piece of memory without pointers, so that the collector has nothing to
 // follow. It is shared and never changed.
 //
-// What has no fixed size follows the struct in the same allocation: times, if any is set, then route key and target.
+// What has no fixed size follows the struct in the same allocation: times, if any is set, then route key and target, and what
+// few links have: where visitors are sent once the link is no longer in use, after its length.
 type Record struct {
 	LinkID  uint64
 	Version uint64
@@ -40,8 +42,9 @@ const (
 	Banned
 	BannedLegal
 	Deleted
-	timed  // times follow the struct
-	absent // no link: what was not found, until the time in Version
+	timed      // times follow the struct
+	redirected // the length and the bytes of ExpiredURL follow the target
+	absent     // no link: what was not found, until the time in Version
 )
 
 // times are what few links have.
@@ -53,6 +56,7 @@ type times struct {
 const (
 	recordSize = unsafe.Sizeof(Record{})
 	timesSize  = unsafe.Sizeof(times{})
+	lengthSize = 2 // bytes of the length of ExpiredURL
 )
 
 // NewRecord packs what the store holds of a link; nil if it does not fit, which no decider lets happen. Nothing of what it is
@@ -63,7 +67,10 @@ func NewRecord(routeKey []byte, bucket uint32, from *pb.Redirect) *Record {
 	if t != (times{}) {
 		flags |= timed
 	}
-	r := allocate(routeKey, from.GetTarget(), flags)
+	if from.GetExpiredUrl() != "" {
+		flags |= redirected
+	}
+	r := allocate(routeKey, from.GetTarget(), from.GetExpiredUrl(), flags)
 	if r == nil {
 		return nil
 	}
@@ -77,21 +84,25 @@ func NewRecord(routeKey []byte, bucket uint32, from *pb.Redirect) *Record {
 
 // newAbsent is the record of a key that the store did not hold, which counts until a time on the store's clock.
 func newAbsent(routeKey []byte, until int64) *Record {
-	r := allocate(routeKey, "", absent)
+	r := allocate(routeKey, "", "", absent)
 	if r != nil {
 		r.Version = uint64(until)
 	}
 	return r
 }
 
-// allocate makes a record with key and target. Memory of words has no pointers and is aligned for the struct.
-func allocate(routeKey []byte, target string, flags Flags) *Record {
+// allocate makes a record with key, target and, with the flag redirected, the other URL. Memory of words has no pointers and is
+// aligned for the struct.
+func allocate(routeKey []byte, target, expired string, flags Flags) *Record {
 	head := recordSize
 	if flags&timed != 0 {
 		head += timesSize
 	}
 	size := int(head) + len(routeKey) + len(target)
-	if len(routeKey) > math.MaxUint16 || len(target) > math.MaxUint16 {
+	if flags&redirected != 0 {
+		size += lengthSize + len(expired)
+	}
+	if max(len(routeKey), len(target), len(expired), (size+7)/8) > math.MaxUint16 {
 		return nil
 	}
 	words := slices.Grow([]uint64(nil), (size+7)/8)
@@ -99,6 +110,11 @@ func allocate(routeKey []byte, target string, flags Flags) *Record {
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
 	copy(memory[head:], routeKey)
 	copy(memory[int(head)+len(routeKey):], target)
+	if flags&redirected != 0 {
+		tail := memory[int(head)+len(routeKey)+len(target):]
+		binary.LittleEndian.PutUint16(tail, uint16(len(expired)))
+		copy(tail[lengthSize:], expired)
+	}
 	r := (*Record)(unsafe.Pointer(unsafe.SliceData(words)))
 	r.keySize, r.size, r.words, r.Flags = uint16(len(routeKey)), uint16(len(target)), uint16(len(words)), flags
 	return r
@@ -136,6 +152,16 @@ func (r *Record) RouteKey() string { return r.at(r.head(), r.keySize) }
 // Target returns where the link leads. It costs nothing.
 func (r *Record) Target() string { return r.at(r.head()+uintptr(r.keySize), r.size) }
 
+// ExpiredURL returns where visitors are sent once the link is no longer in use; "": nowhere. It costs nothing.
+func (r *Record) ExpiredURL() string {
+	if r.Flags&redirected == 0 {
+		return ""
+	}
+	at := r.head() + uintptr(r.keySize) + uintptr(r.size)
+	length := r.at(at, lengthSize)
+	return r.at(at+lengthSize, uint16(length[0])|uint16(length[1])<<8)
+}
+
 // NotBeforeUS and ExpiresUS are the link's times in microseconds, 0 if it has none.
 func (r *Record) NotBeforeUS() int64 {
 	if r.Flags&timed == 0 {
@@ -165,7 +191,7 @@ func (r *Record) AnswerAt(nowUS int64) readmodels.Answer {
 	switch {
 	case r == nil:
 		return readmodels.NotFound
-	case r.Flags == 0:
+	case r.Flags&^redirected == 0:
 		return readmodels.Serve
 	}
 	var m pb.Redirect
@@ -177,6 +203,7 @@ func (r *Record) AnswerAt(nowUS int64) readmodels.Answer {
 func (r *Record) message(m *pb.Redirect) {
 	m.LinkId, m.Version, m.Owner, m.Target = r.LinkID, r.Version, r.Owner, r.Target()
 	m.RedirectStatus, m.Query = uint32(r.Status), pb.QueryPolicy(r.Query)
+	m.ExpiredUrl = r.ExpiredURL()
 	m.CacheTtl, m.NotBeforeUs, m.ExpiresUs = r.CacheTTL(), r.NotBeforeUS(), r.ExpiresUS()
 	m.Disabled, m.Deleted = r.Flags&Disabled != 0, r.Flags&Deleted != 0
 	m.Banned, m.BannedLegal = r.Flags&Banned != 0, r.Flags&BannedLegal != 0

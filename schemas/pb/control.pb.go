@@ -325,9 +325,11 @@ type ApiKey struct {
 	// Public name of the key, what actors show.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// SHA-256 of the key.
-	Hash          []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
-	Owner         string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
-	Admin         bool   `protobuf:"varint,4,opt,name=admin,proto3" json:"admin,omitempty"`
+	Hash  []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	Admin bool   `protobuf:"varint,4,opt,name=admin,proto3" json:"admin,omitempty"`
+	// What it is for, in words.
+	Note          string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -390,6 +392,65 @@ func (x *ApiKey) GetAdmin() bool {
 	return false
 }
 
+func (x *ApiKey) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+type RevokeKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Note          string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeKey) Reset() {
+	*x = RevokeKey{}
+	mi := &file_hoplog_v1_control_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeKey) ProtoMessage() {}
+
+func (x *RevokeKey) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_control_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeKey.ProtoReflect.Descriptor instead.
+func (*RevokeKey) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RevokeKey) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RevokeKey) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 // LeaseSegment asks for ids that no other writer's life will draw.
 type LeaseSegment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -404,7 +465,7 @@ type LeaseSegment struct {
 
 func (x *LeaseSegment) Reset() {
 	*x = LeaseSegment{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[2]
+	mi := &file_hoplog_v1_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +477,7 @@ func (x *LeaseSegment) String() string {
 func (*LeaseSegment) ProtoMessage() {}
 
 func (x *LeaseSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[2]
+	mi := &file_hoplog_v1_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +490,7 @@ func (x *LeaseSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseSegment.ProtoReflect.Descriptor instead.
 func (*LeaseSegment) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{2}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LeaseSegment) GetSpace() uint32 {
@@ -466,7 +527,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[3]
+	mi := &file_hoplog_v1_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +539,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[3]
+	mi := &file_hoplog_v1_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +552,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{3}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Segment) GetSpace() uint32 {
@@ -534,7 +595,7 @@ type PermutationKey struct {
 
 func (x *PermutationKey) Reset() {
 	*x = PermutationKey{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[4]
+	mi := &file_hoplog_v1_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +607,7 @@ func (x *PermutationKey) String() string {
 func (*PermutationKey) ProtoMessage() {}
 
 func (x *PermutationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[4]
+	mi := &file_hoplog_v1_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +620,7 @@ func (x *PermutationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermutationKey.ProtoReflect.Descriptor instead.
 func (*PermutationKey) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PermutationKey) GetVersion() uint32 {
@@ -585,7 +646,7 @@ type ReservedWords struct {
 
 func (x *ReservedWords) Reset() {
 	*x = ReservedWords{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[5]
+	mi := &file_hoplog_v1_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +658,7 @@ func (x *ReservedWords) String() string {
 func (*ReservedWords) ProtoMessage() {}
 
 func (x *ReservedWords) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[5]
+	mi := &file_hoplog_v1_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +671,7 @@ func (x *ReservedWords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedWords.ProtoReflect.Descriptor instead.
 func (*ReservedWords) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReservedWords) GetWords() []string {
@@ -639,7 +700,7 @@ type ListEntry struct {
 
 func (x *ListEntry) Reset() {
 	*x = ListEntry{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[6]
+	mi := &file_hoplog_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +712,7 @@ func (x *ListEntry) String() string {
 func (*ListEntry) ProtoMessage() {}
 
 func (x *ListEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[6]
+	mi := &file_hoplog_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +725,7 @@ func (x *ListEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntry.ProtoReflect.Descriptor instead.
 func (*ListEntry) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListEntry) GetList() ListName {
@@ -728,7 +789,7 @@ type RemoveListEntry struct {
 
 func (x *RemoveListEntry) Reset() {
 	*x = RemoveListEntry{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[7]
+	mi := &file_hoplog_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +801,7 @@ func (x *RemoveListEntry) String() string {
 func (*RemoveListEntry) ProtoMessage() {}
 
 func (x *RemoveListEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[7]
+	mi := &file_hoplog_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +814,7 @@ func (x *RemoveListEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveListEntry.ProtoReflect.Descriptor instead.
 func (*RemoveListEntry) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RemoveListEntry) GetList() ListName {
@@ -796,7 +857,7 @@ type ChangeSwitch struct {
 
 func (x *ChangeSwitch) Reset() {
 	*x = ChangeSwitch{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[8]
+	mi := &file_hoplog_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +869,7 @@ func (x *ChangeSwitch) String() string {
 func (*ChangeSwitch) ProtoMessage() {}
 
 func (x *ChangeSwitch) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[8]
+	mi := &file_hoplog_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +882,7 @@ func (x *ChangeSwitch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeSwitch.ProtoReflect.Descriptor instead.
 func (*ChangeSwitch) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ChangeSwitch) GetTier() TrustTier {
@@ -855,12 +916,16 @@ const file_hoplog_v1_control_proto_rawDesc = "" +
 	"\aaliases\x18\x02 \x03(\tR\aaliases\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
-	"is_default\x18\x04 \x01(\bR\tisDefault\"X\n" +
+	"is_default\x18\x04 \x01(\bR\tisDefault\"l\n" +
 	"\x06ApiKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x14\n" +
-	"\x05admin\x18\x04 \x01(\bR\x05admin\"P\n" +
+	"\x05admin\x18\x04 \x01(\bR\x05admin\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\"/\n" +
+	"\tRevokeKey\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\"P\n" +
 	"\fLeaseSegment\x12\x14\n" +
 	"\x05space\x18\x01 \x01(\rR\x05space\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x16\n" +
@@ -933,7 +998,7 @@ func file_hoplog_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_hoplog_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_hoplog_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_hoplog_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_hoplog_v1_control_proto_goTypes = []any{
 	(ListName)(0),           // 0: hoplog.v1.ListName
 	(ListKind)(0),           // 1: hoplog.v1.ListKind
@@ -941,13 +1006,14 @@ var file_hoplog_v1_control_proto_goTypes = []any{
 	(SwitchStep)(0),         // 3: hoplog.v1.SwitchStep
 	(*Domain)(nil),          // 4: hoplog.v1.Domain
 	(*ApiKey)(nil),          // 5: hoplog.v1.ApiKey
-	(*LeaseSegment)(nil),    // 6: hoplog.v1.LeaseSegment
-	(*Segment)(nil),         // 7: hoplog.v1.Segment
-	(*PermutationKey)(nil),  // 8: hoplog.v1.PermutationKey
-	(*ReservedWords)(nil),   // 9: hoplog.v1.ReservedWords
-	(*ListEntry)(nil),       // 10: hoplog.v1.ListEntry
-	(*RemoveListEntry)(nil), // 11: hoplog.v1.RemoveListEntry
-	(*ChangeSwitch)(nil),    // 12: hoplog.v1.ChangeSwitch
+	(*RevokeKey)(nil),       // 6: hoplog.v1.RevokeKey
+	(*LeaseSegment)(nil),    // 7: hoplog.v1.LeaseSegment
+	(*Segment)(nil),         // 8: hoplog.v1.Segment
+	(*PermutationKey)(nil),  // 9: hoplog.v1.PermutationKey
+	(*ReservedWords)(nil),   // 10: hoplog.v1.ReservedWords
+	(*ListEntry)(nil),       // 11: hoplog.v1.ListEntry
+	(*RemoveListEntry)(nil), // 12: hoplog.v1.RemoveListEntry
+	(*ChangeSwitch)(nil),    // 13: hoplog.v1.ChangeSwitch
 }
 var file_hoplog_v1_control_proto_depIdxs = []int32{
 	0, // 0: hoplog.v1.ListEntry.list:type_name -> hoplog.v1.ListName
@@ -974,7 +1040,7 @@ func file_hoplog_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hoplog_v1_control_proto_rawDesc), len(file_hoplog_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

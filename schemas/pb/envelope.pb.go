@@ -178,8 +178,11 @@ type Stamp struct {
 	Failed string `protobuf:"bytes,9,opt,name=failed,proto3" json:"failed,omitempty"`
 	// The list that the target's host is on, and the entry: "denylist: host_suffix evil.example"; empty: none.
 	TargetBlocked string `protobuf:"bytes,10,opt,name=target_blocked,json=targetBlocked,proto3" json:"target_blocked,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The same of the host of the link's expired_url.
+	ExpiredIsOwn   bool   `protobuf:"varint,11,opt,name=expired_is_own,json=expiredIsOwn,proto3" json:"expired_is_own,omitempty"`
+	ExpiredBlocked string `protobuf:"bytes,12,opt,name=expired_blocked,json=expiredBlocked,proto3" json:"expired_blocked,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Stamp) Reset() {
@@ -278,6 +281,20 @@ func (x *Stamp) GetFailed() string {
 func (x *Stamp) GetTargetBlocked() string {
 	if x != nil {
 		return x.TargetBlocked
+	}
+	return ""
+}
+
+func (x *Stamp) GetExpiredIsOwn() bool {
+	if x != nil {
+		return x.ExpiredIsOwn
+	}
+	return false
+}
+
+func (x *Stamp) GetExpiredBlocked() string {
+	if x != nil {
+		return x.ExpiredBlocked
 	}
 	return ""
 }
@@ -467,7 +484,7 @@ const file_hoplog_v1_envelope_proto_rawDesc = "" +
 	"\rlow_watermark\x18\n" +
 	" \x01(\x03R\flowWatermark\x12\x14\n" +
 	"\x05actor\x18\v \x01(\tR\x05actor\x12/\n" +
-	"\arequest\x18\f \x01(\v2\x15.hoplog.v1.RequestRefR\arequest\"\xd9\x02\n" +
+	"\arequest\x18\f \x01(\v2\x15.hoplog.v1.RequestRefR\arequest\"\xa8\x03\n" +
 	"\x05Stamp\x12\x17\n" +
 	"\atime_us\x18\x01 \x01(\x03R\x06timeUs\x12\x1f\n" +
 	"\vcontrol_seq\x18\x02 \x01(\x04R\n" +
@@ -480,7 +497,9 @@ const file_hoplog_v1_envelope_proto_rawDesc = "" +
 	"\x0ecandidate_code\x18\b \x01(\tR\rcandidateCode\x12\x16\n" +
 	"\x06failed\x18\t \x01(\tR\x06failed\x12%\n" +
 	"\x0etarget_blocked\x18\n" +
-	" \x01(\tR\rtargetBlocked\"\xd1\x01\n" +
+	" \x01(\tR\rtargetBlocked\x12$\n" +
+	"\x0eexpired_is_own\x18\v \x01(\bR\fexpiredIsOwn\x12'\n" +
+	"\x0fexpired_blocked\x18\f \x01(\tR\x0eexpiredBlocked\"\xd1\x01\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +

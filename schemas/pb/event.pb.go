@@ -35,6 +35,7 @@ type Event struct {
 	//	*Event_SegmentLeased
 	//	*Event_PermutationKeyAdded
 	//	*Event_ReservedWordsSet
+	//	*Event_KeyRevoked
 	//	*Event_ListEntryAdded
 	//	*Event_ListEntryRemoved
 	//	*Event_SwitchChanged
@@ -152,6 +153,15 @@ func (x *Event) GetReservedWordsSet() *ReservedWordsSet {
 	return nil
 }
 
+func (x *Event) GetKeyRevoked() *KeyRevoked {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_KeyRevoked); ok {
+			return x.KeyRevoked
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetListEntryAdded() *ListEntryAdded {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ListEntryAdded); ok {
@@ -215,6 +225,10 @@ type Event_ReservedWordsSet struct {
 	ReservedWordsSet *ReservedWordsSet `protobuf:"bytes,24,opt,name=reserved_words_set,json=reservedWordsSet,proto3,oneof"`
 }
 
+type Event_KeyRevoked struct {
+	KeyRevoked *KeyRevoked `protobuf:"bytes,25,opt,name=key_revoked,json=keyRevoked,proto3,oneof"`
+}
+
 type Event_ListEntryAdded struct {
 	ListEntryAdded *ListEntryAdded `protobuf:"bytes,40,opt,name=list_entry_added,json=listEntryAdded,proto3,oneof"`
 }
@@ -242,6 +256,8 @@ func (*Event_SegmentLeased) isEvent_Kind() {}
 func (*Event_PermutationKeyAdded) isEvent_Kind() {}
 
 func (*Event_ReservedWordsSet) isEvent_Kind() {}
+
+func (*Event_KeyRevoked) isEvent_Kind() {}
 
 func (*Event_ListEntryAdded) isEvent_Kind() {}
 
@@ -552,6 +568,59 @@ func (x *KeyAdded) GetKey() *ApiKey {
 	return nil
 }
 
+type KeyRevoked struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key as it was.
+	Key           *ApiKey `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Note          string  `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRevoked) Reset() {
+	*x = KeyRevoked{}
+	mi := &file_hoplog_v1_event_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRevoked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRevoked) ProtoMessage() {}
+
+func (x *KeyRevoked) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_event_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRevoked.ProtoReflect.Descriptor instead.
+func (*KeyRevoked) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *KeyRevoked) GetKey() *ApiKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *KeyRevoked) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 type SegmentLeased struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Segment       *Segment               `protobuf:"bytes,1,opt,name=segment,proto3" json:"segment,omitempty"`
@@ -561,7 +630,7 @@ type SegmentLeased struct {
 
 func (x *SegmentLeased) Reset() {
 	*x = SegmentLeased{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[6]
+	mi := &file_hoplog_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +642,7 @@ func (x *SegmentLeased) String() string {
 func (*SegmentLeased) ProtoMessage() {}
 
 func (x *SegmentLeased) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[6]
+	mi := &file_hoplog_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +655,7 @@ func (x *SegmentLeased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentLeased.ProtoReflect.Descriptor instead.
 func (*SegmentLeased) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SegmentLeased) GetSegment() *Segment {
@@ -605,7 +674,7 @@ type PermutationKeyAdded struct {
 
 func (x *PermutationKeyAdded) Reset() {
 	*x = PermutationKeyAdded{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[7]
+	mi := &file_hoplog_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +686,7 @@ func (x *PermutationKeyAdded) String() string {
 func (*PermutationKeyAdded) ProtoMessage() {}
 
 func (x *PermutationKeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[7]
+	mi := &file_hoplog_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +699,7 @@ func (x *PermutationKeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermutationKeyAdded.ProtoReflect.Descriptor instead.
 func (*PermutationKeyAdded) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PermutationKeyAdded) GetKey() *PermutationKey {
@@ -649,7 +718,7 @@ type ReservedWordsSet struct {
 
 func (x *ReservedWordsSet) Reset() {
 	*x = ReservedWordsSet{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[8]
+	mi := &file_hoplog_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +730,7 @@ func (x *ReservedWordsSet) String() string {
 func (*ReservedWordsSet) ProtoMessage() {}
 
 func (x *ReservedWordsSet) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[8]
+	mi := &file_hoplog_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +743,7 @@ func (x *ReservedWordsSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedWordsSet.ProtoReflect.Descriptor instead.
 func (*ReservedWordsSet) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReservedWordsSet) GetWords() *ReservedWords {
@@ -694,7 +763,7 @@ type ListEntryAdded struct {
 
 func (x *ListEntryAdded) Reset() {
 	*x = ListEntryAdded{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[9]
+	mi := &file_hoplog_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +775,7 @@ func (x *ListEntryAdded) String() string {
 func (*ListEntryAdded) ProtoMessage() {}
 
 func (x *ListEntryAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[9]
+	mi := &file_hoplog_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +788,7 @@ func (x *ListEntryAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntryAdded.ProtoReflect.Descriptor instead.
 func (*ListEntryAdded) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListEntryAdded) GetEntry() *ListEntry {
@@ -740,7 +809,7 @@ type ListEntryRemoved struct {
 
 func (x *ListEntryRemoved) Reset() {
 	*x = ListEntryRemoved{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[10]
+	mi := &file_hoplog_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +821,7 @@ func (x *ListEntryRemoved) String() string {
 func (*ListEntryRemoved) ProtoMessage() {}
 
 func (x *ListEntryRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[10]
+	mi := &file_hoplog_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +834,7 @@ func (x *ListEntryRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntryRemoved.ProtoReflect.Descriptor instead.
 func (*ListEntryRemoved) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListEntryRemoved) GetEntry() *ListEntry {
@@ -795,7 +864,7 @@ type SwitchChanged struct {
 
 func (x *SwitchChanged) Reset() {
 	*x = SwitchChanged{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[11]
+	mi := &file_hoplog_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +876,7 @@ func (x *SwitchChanged) String() string {
 func (*SwitchChanged) ProtoMessage() {}
 
 func (x *SwitchChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[11]
+	mi := &file_hoplog_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +889,7 @@ func (x *SwitchChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchChanged.ProtoReflect.Descriptor instead.
 func (*SwitchChanged) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SwitchChanged) GetTier() TrustTier {
@@ -855,7 +924,7 @@ var File_hoplog_v1_event_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15hoplog/v1/event.proto\x12\thoplog.v1\x1a\x17hoplog/v1/control.proto\x1a\x14hoplog/v1/link.proto\"\x87\x06\n" +
+	"\x15hoplog/v1/event.proto\x12\thoplog.v1\x1a\x17hoplog/v1/control.proto\x1a\x14hoplog/v1/link.proto\"\xc1\x06\n" +
 	"\x05Event\x12;\n" +
 	"\flink_created\x18\x01 \x01(\v2\x16.hoplog.v1.LinkCreatedH\x00R\vlinkCreated\x12;\n" +
 	"\flink_updated\x18\x02 \x01(\v2\x16.hoplog.v1.LinkUpdatedH\x00R\vlinkUpdated\x12N\n" +
@@ -864,7 +933,9 @@ const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\tkey_added\x18\x15 \x01(\v2\x13.hoplog.v1.KeyAddedH\x00R\bkeyAdded\x12A\n" +
 	"\x0esegment_leased\x18\x16 \x01(\v2\x18.hoplog.v1.SegmentLeasedH\x00R\rsegmentLeased\x12T\n" +
 	"\x15permutation_key_added\x18\x17 \x01(\v2\x1e.hoplog.v1.PermutationKeyAddedH\x00R\x13permutationKeyAdded\x12K\n" +
-	"\x12reserved_words_set\x18\x18 \x01(\v2\x1b.hoplog.v1.ReservedWordsSetH\x00R\x10reservedWordsSet\x12E\n" +
+	"\x12reserved_words_set\x18\x18 \x01(\v2\x1b.hoplog.v1.ReservedWordsSetH\x00R\x10reservedWordsSet\x128\n" +
+	"\vkey_revoked\x18\x19 \x01(\v2\x15.hoplog.v1.KeyRevokedH\x00R\n" +
+	"keyRevoked\x12E\n" +
 	"\x10list_entry_added\x18( \x01(\v2\x19.hoplog.v1.ListEntryAddedH\x00R\x0elistEntryAdded\x12K\n" +
 	"\x12list_entry_removed\x18) \x01(\v2\x1b.hoplog.v1.ListEntryRemovedH\x00R\x10listEntryRemoved\x12A\n" +
 	"\x0eswitch_changed\x18* \x01(\v2\x18.hoplog.v1.SwitchChangedH\x00R\rswitchChangedB\x06\n" +
@@ -888,7 +959,11 @@ const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\vDomainAdded\x12)\n" +
 	"\x06domain\x18\x01 \x01(\v2\x11.hoplog.v1.DomainR\x06domain\"/\n" +
 	"\bKeyAdded\x12#\n" +
-	"\x03key\x18\x01 \x01(\v2\x11.hoplog.v1.ApiKeyR\x03key\"=\n" +
+	"\x03key\x18\x01 \x01(\v2\x11.hoplog.v1.ApiKeyR\x03key\"E\n" +
+	"\n" +
+	"KeyRevoked\x12#\n" +
+	"\x03key\x18\x01 \x01(\v2\x11.hoplog.v1.ApiKeyR\x03key\x12\x12\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\"=\n" +
 	"\rSegmentLeased\x12,\n" +
 	"\asegment\x18\x01 \x01(\v2\x12.hoplog.v1.SegmentR\asegment\"B\n" +
 	"\x13PermutationKeyAdded\x12+\n" +
@@ -921,7 +996,7 @@ func file_hoplog_v1_event_proto_rawDescGZIP() []byte {
 	return file_hoplog_v1_event_proto_rawDescData
 }
 
-var file_hoplog_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_hoplog_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_hoplog_v1_event_proto_goTypes = []any{
 	(*Event)(nil),               // 0: hoplog.v1.Event
 	(*LinkCreated)(nil),         // 1: hoplog.v1.LinkCreated
@@ -929,23 +1004,24 @@ var file_hoplog_v1_event_proto_goTypes = []any{
 	(*LinkStatusChanged)(nil),   // 3: hoplog.v1.LinkStatusChanged
 	(*DomainAdded)(nil),         // 4: hoplog.v1.DomainAdded
 	(*KeyAdded)(nil),            // 5: hoplog.v1.KeyAdded
-	(*SegmentLeased)(nil),       // 6: hoplog.v1.SegmentLeased
-	(*PermutationKeyAdded)(nil), // 7: hoplog.v1.PermutationKeyAdded
-	(*ReservedWordsSet)(nil),    // 8: hoplog.v1.ReservedWordsSet
-	(*ListEntryAdded)(nil),      // 9: hoplog.v1.ListEntryAdded
-	(*ListEntryRemoved)(nil),    // 10: hoplog.v1.ListEntryRemoved
-	(*SwitchChanged)(nil),       // 11: hoplog.v1.SwitchChanged
-	(*LinkRef)(nil),             // 12: hoplog.v1.LinkRef
-	(*LinkContent)(nil),         // 13: hoplog.v1.LinkContent
-	(StatusAction)(0),           // 14: hoplog.v1.StatusAction
-	(*Domain)(nil),              // 15: hoplog.v1.Domain
-	(*ApiKey)(nil),              // 16: hoplog.v1.ApiKey
-	(*Segment)(nil),             // 17: hoplog.v1.Segment
-	(*PermutationKey)(nil),      // 18: hoplog.v1.PermutationKey
-	(*ReservedWords)(nil),       // 19: hoplog.v1.ReservedWords
-	(*ListEntry)(nil),           // 20: hoplog.v1.ListEntry
-	(TrustTier)(0),              // 21: hoplog.v1.TrustTier
-	(SwitchStep)(0),             // 22: hoplog.v1.SwitchStep
+	(*KeyRevoked)(nil),          // 6: hoplog.v1.KeyRevoked
+	(*SegmentLeased)(nil),       // 7: hoplog.v1.SegmentLeased
+	(*PermutationKeyAdded)(nil), // 8: hoplog.v1.PermutationKeyAdded
+	(*ReservedWordsSet)(nil),    // 9: hoplog.v1.ReservedWordsSet
+	(*ListEntryAdded)(nil),      // 10: hoplog.v1.ListEntryAdded
+	(*ListEntryRemoved)(nil),    // 11: hoplog.v1.ListEntryRemoved
+	(*SwitchChanged)(nil),       // 12: hoplog.v1.SwitchChanged
+	(*LinkRef)(nil),             // 13: hoplog.v1.LinkRef
+	(*LinkContent)(nil),         // 14: hoplog.v1.LinkContent
+	(StatusAction)(0),           // 15: hoplog.v1.StatusAction
+	(*Domain)(nil),              // 16: hoplog.v1.Domain
+	(*ApiKey)(nil),              // 17: hoplog.v1.ApiKey
+	(*Segment)(nil),             // 18: hoplog.v1.Segment
+	(*PermutationKey)(nil),      // 19: hoplog.v1.PermutationKey
+	(*ReservedWords)(nil),       // 20: hoplog.v1.ReservedWords
+	(*ListEntry)(nil),           // 21: hoplog.v1.ListEntry
+	(TrustTier)(0),              // 22: hoplog.v1.TrustTier
+	(SwitchStep)(0),             // 23: hoplog.v1.SwitchStep
 }
 var file_hoplog_v1_event_proto_depIdxs = []int32{
 	1,  // 0: hoplog.v1.Event.link_created:type_name -> hoplog.v1.LinkCreated
@@ -953,32 +1029,34 @@ var file_hoplog_v1_event_proto_depIdxs = []int32{
 	3,  // 2: hoplog.v1.Event.link_status_changed:type_name -> hoplog.v1.LinkStatusChanged
 	4,  // 3: hoplog.v1.Event.domain_added:type_name -> hoplog.v1.DomainAdded
 	5,  // 4: hoplog.v1.Event.key_added:type_name -> hoplog.v1.KeyAdded
-	6,  // 5: hoplog.v1.Event.segment_leased:type_name -> hoplog.v1.SegmentLeased
-	7,  // 6: hoplog.v1.Event.permutation_key_added:type_name -> hoplog.v1.PermutationKeyAdded
-	8,  // 7: hoplog.v1.Event.reserved_words_set:type_name -> hoplog.v1.ReservedWordsSet
-	9,  // 8: hoplog.v1.Event.list_entry_added:type_name -> hoplog.v1.ListEntryAdded
-	10, // 9: hoplog.v1.Event.list_entry_removed:type_name -> hoplog.v1.ListEntryRemoved
-	11, // 10: hoplog.v1.Event.switch_changed:type_name -> hoplog.v1.SwitchChanged
-	12, // 11: hoplog.v1.LinkCreated.link:type_name -> hoplog.v1.LinkRef
-	13, // 12: hoplog.v1.LinkCreated.content:type_name -> hoplog.v1.LinkContent
-	12, // 13: hoplog.v1.LinkUpdated.link:type_name -> hoplog.v1.LinkRef
-	13, // 14: hoplog.v1.LinkUpdated.content:type_name -> hoplog.v1.LinkContent
-	12, // 15: hoplog.v1.LinkStatusChanged.link:type_name -> hoplog.v1.LinkRef
-	14, // 16: hoplog.v1.LinkStatusChanged.action:type_name -> hoplog.v1.StatusAction
-	15, // 17: hoplog.v1.DomainAdded.domain:type_name -> hoplog.v1.Domain
-	16, // 18: hoplog.v1.KeyAdded.key:type_name -> hoplog.v1.ApiKey
-	17, // 19: hoplog.v1.SegmentLeased.segment:type_name -> hoplog.v1.Segment
-	18, // 20: hoplog.v1.PermutationKeyAdded.key:type_name -> hoplog.v1.PermutationKey
-	19, // 21: hoplog.v1.ReservedWordsSet.words:type_name -> hoplog.v1.ReservedWords
-	20, // 22: hoplog.v1.ListEntryAdded.entry:type_name -> hoplog.v1.ListEntry
-	20, // 23: hoplog.v1.ListEntryRemoved.entry:type_name -> hoplog.v1.ListEntry
-	21, // 24: hoplog.v1.SwitchChanged.tier:type_name -> hoplog.v1.TrustTier
-	22, // 25: hoplog.v1.SwitchChanged.step:type_name -> hoplog.v1.SwitchStep
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	7,  // 5: hoplog.v1.Event.segment_leased:type_name -> hoplog.v1.SegmentLeased
+	8,  // 6: hoplog.v1.Event.permutation_key_added:type_name -> hoplog.v1.PermutationKeyAdded
+	9,  // 7: hoplog.v1.Event.reserved_words_set:type_name -> hoplog.v1.ReservedWordsSet
+	6,  // 8: hoplog.v1.Event.key_revoked:type_name -> hoplog.v1.KeyRevoked
+	10, // 9: hoplog.v1.Event.list_entry_added:type_name -> hoplog.v1.ListEntryAdded
+	11, // 10: hoplog.v1.Event.list_entry_removed:type_name -> hoplog.v1.ListEntryRemoved
+	12, // 11: hoplog.v1.Event.switch_changed:type_name -> hoplog.v1.SwitchChanged
+	13, // 12: hoplog.v1.LinkCreated.link:type_name -> hoplog.v1.LinkRef
+	14, // 13: hoplog.v1.LinkCreated.content:type_name -> hoplog.v1.LinkContent
+	13, // 14: hoplog.v1.LinkUpdated.link:type_name -> hoplog.v1.LinkRef
+	14, // 15: hoplog.v1.LinkUpdated.content:type_name -> hoplog.v1.LinkContent
+	13, // 16: hoplog.v1.LinkStatusChanged.link:type_name -> hoplog.v1.LinkRef
+	15, // 17: hoplog.v1.LinkStatusChanged.action:type_name -> hoplog.v1.StatusAction
+	16, // 18: hoplog.v1.DomainAdded.domain:type_name -> hoplog.v1.Domain
+	17, // 19: hoplog.v1.KeyAdded.key:type_name -> hoplog.v1.ApiKey
+	17, // 20: hoplog.v1.KeyRevoked.key:type_name -> hoplog.v1.ApiKey
+	18, // 21: hoplog.v1.SegmentLeased.segment:type_name -> hoplog.v1.Segment
+	19, // 22: hoplog.v1.PermutationKeyAdded.key:type_name -> hoplog.v1.PermutationKey
+	20, // 23: hoplog.v1.ReservedWordsSet.words:type_name -> hoplog.v1.ReservedWords
+	21, // 24: hoplog.v1.ListEntryAdded.entry:type_name -> hoplog.v1.ListEntry
+	21, // 25: hoplog.v1.ListEntryRemoved.entry:type_name -> hoplog.v1.ListEntry
+	22, // 26: hoplog.v1.SwitchChanged.tier:type_name -> hoplog.v1.TrustTier
+	23, // 27: hoplog.v1.SwitchChanged.step:type_name -> hoplog.v1.SwitchStep
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_hoplog_v1_event_proto_init() }
@@ -997,6 +1075,7 @@ func file_hoplog_v1_event_proto_init() {
 		(*Event_SegmentLeased)(nil),
 		(*Event_PermutationKeyAdded)(nil),
 		(*Event_ReservedWordsSet)(nil),
+		(*Event_KeyRevoked)(nil),
 		(*Event_ListEntryAdded)(nil),
 		(*Event_ListEntryRemoved)(nil),
 		(*Event_SwitchChanged)(nil),
@@ -1007,7 +1086,7 @@ func file_hoplog_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hoplog_v1_event_proto_rawDesc), len(file_hoplog_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -267,8 +267,10 @@ type LinkContent struct {
 	// Seconds; 0 means: not cacheable.
 	CacheTtl uint32 `protobuf:"varint,6,opt,name=cache_ttl,json=cacheTtl,proto3" json:"cache_ttl,omitempty"`
 	// Microseconds since 1970 UTC; 0 means: none.
-	NotBeforeUs   int64 `protobuf:"varint,7,opt,name=not_before_us,json=notBeforeUs,proto3" json:"not_before_us,omitempty"`
-	ExpiresUs     int64 `protobuf:"varint,8,opt,name=expires_us,json=expiresUs,proto3" json:"expires_us,omitempty"`
+	NotBeforeUs int64 `protobuf:"varint,7,opt,name=not_before_us,json=notBeforeUs,proto3" json:"not_before_us,omitempty"`
+	ExpiresUs   int64 `protobuf:"varint,8,opt,name=expires_us,json=expiresUs,proto3" json:"expires_us,omitempty"`
+	// Where visitors are sent once the link is no longer in use; empty: they see 410.
+	ExpiredUrl    string `protobuf:"bytes,9,opt,name=expired_url,json=expiredUrl,proto3" json:"expired_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,6 +359,13 @@ func (x *LinkContent) GetExpiresUs() int64 {
 		return x.ExpiresUs
 	}
 	return 0
+}
+
+func (x *LinkContent) GetExpiredUrl() string {
+	if x != nil {
+		return x.ExpiredUrl
+	}
+	return ""
 }
 
 // Link is the fold of a link's events. A tombstone is a Link with deleted set.
@@ -487,7 +496,7 @@ const file_hoplog_v1_link_proto_rawDesc = "" +
 	"\alink_id\x18\x01 \x01(\x04R\x06linkId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\tR\x04code\x12\x14\n" +
-	"\x05owner\x18\x04 \x01(\tR\x05owner\"\x86\x02\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\"\xa7\x02\n" +
 	"\vLinkContent\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x12\n" +
@@ -497,7 +506,9 @@ const file_hoplog_v1_link_proto_rawDesc = "" +
 	"\tcache_ttl\x18\x06 \x01(\rR\bcacheTtl\x12\"\n" +
 	"\rnot_before_us\x18\a \x01(\x03R\vnotBeforeUs\x12\x1d\n" +
 	"\n" +
-	"expires_us\x18\b \x01(\x03R\texpiresUs\"\xc9\x02\n" +
+	"expires_us\x18\b \x01(\x03R\texpiresUs\x12\x1f\n" +
+	"\vexpired_url\x18\t \x01(\tR\n" +
+	"expiredUrl\"\xc9\x02\n" +
 	"\x04Link\x12$\n" +
 	"\x03ref\x18\x01 \x01(\v2\x12.hoplog.v1.LinkRefR\x03ref\x120\n" +
 	"\acontent\x18\x02 \x01(\v2\x16.hoplog.v1.LinkContentR\acontent\x12\x18\n" +

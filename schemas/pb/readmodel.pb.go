@@ -40,6 +40,7 @@ type Redirect struct {
 	Deleted        bool                   `protobuf:"varint,12,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	// Stands for the owner's name (events.OwnerHash); 0 in records that were written before there was trust in owners.
 	Owner         uint64 `protobuf:"fixed64,13,opt,name=owner,proto3" json:"owner,omitempty"`
+	ExpiredUrl    string `protobuf:"bytes,14,opt,name=expired_url,json=expiredUrl,proto3" json:"expired_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -163,6 +164,13 @@ func (x *Redirect) GetOwner() uint64 {
 		return x.Owner
 	}
 	return 0
+}
+
+func (x *Redirect) GetExpiredUrl() string {
+	if x != nil {
+		return x.ExpiredUrl
+	}
+	return ""
 }
 
 // HistoryEntry is one event of a link with where it stands in the log.
@@ -519,7 +527,7 @@ var File_hoplog_v1_readmodel_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_readmodel_proto_rawDesc = "" +
 	"\n" +
-	"\x19hoplog/v1/readmodel.proto\x12\thoplog.v1\x1a\x15hoplog/v1/event.proto\x1a\x14hoplog/v1/link.proto\"\x93\x03\n" +
+	"\x19hoplog/v1/readmodel.proto\x12\thoplog.v1\x1a\x15hoplog/v1/event.proto\x1a\x14hoplog/v1/link.proto\"\xb4\x03\n" +
 	"\bRedirect\x12\x17\n" +
 	"\alink_id\x18\x01 \x01(\x04R\x06linkId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x16\n" +
@@ -535,7 +543,9 @@ const file_hoplog_v1_readmodel_proto_rawDesc = "" +
 	" \x01(\bR\x06banned\x12!\n" +
 	"\fbanned_legal\x18\v \x01(\bR\vbannedLegal\x12\x18\n" +
 	"\adeleted\x18\f \x01(\bR\adeleted\x12\x14\n" +
-	"\x05owner\x18\r \x01(\x06R\x05owner\"\xa3\x01\n" +
+	"\x05owner\x18\r \x01(\x06R\x05owner\x12\x1f\n" +
+	"\vexpired_url\x18\x0e \x01(\tR\n" +
+	"expiredUrl\"\xa3\x01\n" +
 	"\fHistoryEntry\x12&\n" +
 	"\x05event\x18\x01 \x01(\v2\x10.hoplog.v1.EventR\x05event\x12\x17\n" +
 	"\atime_us\x18\x02 \x01(\x03R\x06timeUs\x12\x14\n" +
