@@ -31,7 +31,7 @@ func (r *Redirect) distrusted(v *redirectVisit) bool {
 }
 
 func (r *Redirect) turnAway(v *redirectVisit, answer deny.Answer) bool {
-	if answer == deny.Pass {
+	if v.uncached = answer == deny.Uncached; answer.Serves() {
 		return false
 	}
 	r.deps.Gate.Count(answer)

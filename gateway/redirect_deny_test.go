@@ -70,6 +70,14 @@ func TestRedirectDenies(t *testing.T) {
 		"/anns": 302, "/eves": 503, "/banned": 403, "/gone": 410, "/nothing": 404,
 		"/plain+": 200, "/denied+": 403, "/evil+": 403, "/eves+": 503, "/unknown+": 403}
 	check("fresh lists", all)
+	// What a cache keeps, no list takes back from it.
+	node.add("annskept", &pb.Redirect{Target: "https://example.com/", Owner: events.OwnerHash("ann"), CacheTtl: 60, RedirectStatus: 301})
+	node.add("bobskept", &pb.Redirect{Target: "https://example.com/", Owner: events.OwnerHash("bob"), CacheTtl: 60, RedirectStatus: 301})
+	for path, want := range map[string]string{"/annskept": redirectNever, "/bobskept": "public, max-age=60, stale-if-error=60"} {
+		if a := node.get(path); a.status != http.StatusMovedPermanently || a.header.Get("Cache-Control") != want {
+			t.Errorf("%s: %d %v", path, a.status, a.header)
+		}
+	}
 	age.Store(int64(6 * time.Second))
 	stale := map[string]int{"/anns": 503, "/anns+": 503}
 	for path, status := range all {
@@ -91,7 +99,7 @@ func TestRedirectDenies(t *testing.T) {
 	}
 	served := 0
 	for _, click := range node.clicks() {
-		if click.GetStatus() != 302 {
+		if status := click.GetStatus(); status != http.StatusFound && status != http.StatusMovedPermanently {
 			t.Errorf("a click that was not served: %v", click)
 		}
 		served++

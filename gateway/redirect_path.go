@@ -29,6 +29,7 @@ type redirectVisit struct {
 	code      []byte
 	preview   bool
 	link      *redirects.Record
+	uncached  bool // what is answered may not be kept, whatever the link says
 	nowUS     int64
 	reply     redirectReply
 
@@ -169,8 +170,10 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 		r.complain(fmt.Errorf("link %d version %d: %w", link.LinkID, link.Version, errRedirectTarget))
 		return v.refuse(http.StatusInternalServerError)
 	}
-	fresh, stale := redirectCacheTimes(link, v.nowUS)
-	v.reply = redirectReply{status: int(link.Status), location: v.location, fresh: fresh, stale: stale}
+	v.reply = redirectReply{status: int(link.Status), location: v.location}
+	if !v.uncached {
+		v.reply.fresh, v.reply.stale = redirectCacheTimes(link, v.nowUS)
+	}
 	return true
 }
 

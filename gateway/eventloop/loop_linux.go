@@ -30,12 +30,13 @@ type loop struct {
 	mail     mail
 	load     atomic.Int64 // connections, for the other loops
 
-	conns []*conn // by descriptor
-	again []*conn // have, or may have, more to read
-	held  int     // bytes of answers that wait
-	timer wheel
-	began time.Time
-	now   time.Duration // since began, as of the last wait
+	conns  []*conn // by descriptor
+	again  []*conn // have, or may have, more to read
+	handed []*job  // for the workers
+	held   int     // bytes of answers that wait
+	timer  wheel
+	began  time.Time
+	now    time.Duration // since began, as of the last wait
 
 	draining, stopped bool
 	paused            bool // accepting is, until the next tick
@@ -112,6 +113,7 @@ func (l *loop) run() error {
 		}
 		l.readAgain()
 		l.tick()
+		l.deliver()
 	}
 	return nil
 }

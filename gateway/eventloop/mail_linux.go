@@ -3,19 +3,27 @@ package eventloop
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hoplog/hoplog/gateway/http1"
 )
 
-// maxJobs is how many requests may wait for a worker. What comes on top is answered as busy.
-const maxJobs = 4096
+const (
+	// maxJobs is how many requests may wait for a worker. What comes on top is answered as busy.
+	maxJobs = 4096
+	// errandJobs is how many of them a worker takes at once: to wake it, and its loop in the end, costs as much as a look-up
+	// that finds its block in memory.
+	errandJobs = 8
+	// errandTime is how long a worker may take before it leaves the rest of an errand to others: this disk is slow.
+	errandTime = 200 * time.Microsecond
+)
 
 // job is a request that a worker answers.
 type job struct {
-	loop   *loop
 	conn   *conn
 	peer   netip.Addr
 	head   []byte
@@ -25,19 +33,34 @@ type job struct {
 
 var jobPool = sync.Pool{New: func() any { return &job{} }}
 
-// hand gives a request to the workers. False: too many wait already.
+// errand is what a worker does for a loop.
+type errand struct {
+	loop *loop
+	jobs []*job
+}
+
+// hand puts a request aside for the workers. False: too many wait already.
 func (l *loop) hand(c *conn, head []byte) bool {
-	j := jobPool.Get().(*job)
-	j.loop, j.conn, j.peer, j.last = l, c, c.peer, l.request.Close
-	j.head = append(j.head[:0], head...)
-	select {
-	case l.server.jobs <- j:
-		c.waiting = true
-		return true
-	default:
-		jobPool.Put(j)
+	if l.server.waiting.Add(1) > maxJobs {
+		l.server.waiting.Add(-1)
 		return false
 	}
+	j := jobPool.Get().(*job)
+	j.conn, j.peer, j.last = c, c.peer, l.request.Close
+	j.head = append(j.head[:0], head...)
+	l.handed = append(l.handed, j)
+	c.waiting = true
+	return true
+}
+
+// deliver gives what was put aside to the workers. There is room: no more jobs wait than errands can.
+func (l *loop) deliver() {
+	l.server.delivered.Add(len(l.handed))
+	for jobs := range slices.Chunk(l.handed, errandJobs) {
+		l.server.errands <- errand{l, slices.Clone(jobs)}
+	}
+	clear(l.handed)
+	l.handed = l.handed[:0]
 }
 
 // startWorkers starts the workers. The result ends them, when no loop is left.
@@ -46,25 +69,41 @@ func (s *Server) startWorkers() (stop func()) {
 	for range s.config.Workers {
 		workers.Go(func() {
 			var q http1.Request
-			for j := range s.jobs {
-				s.work(j, &q)
+			for e := range s.errands {
+				s.run(e, &q)
 			}
 		})
 	}
 	return func() {
-		close(s.jobs)
+		s.delivered.Wait() // who does one may leave a part of it to others
+		close(s.errands)
 		workers.Wait()
 	}
+}
+
+// run does an errand, or as much of it as goes quickly.
+func (s *Server) run(e errand, q *http1.Request) {
+	began := time.Now()
+	for i, j := range e.jobs {
+		s.work(j, q)
+		if rest := e.jobs[i+1:]; len(rest) > 0 && time.Since(began) > errandTime {
+			e.jobs = e.jobs[:i+1]
+			s.errands <- errand{e.loop, rest}
+			break
+		}
+	}
+	s.waiting.Add(-int64(len(e.jobs)))
+	s.delivered.Add(-len(e.jobs))
+	e.loop.mail.send(func(m *mail) { m.done = append(m.done, e.jobs...) })
 }
 
 func (s *Server) work(j *job, q *http1.Request) {
 	if _, err := q.Parse(j.head); err != nil { // it was read before
 		j.answer, j.last = s.config.Handler.Refuse(j.answer[:0], err), true
-	} else {
-		q.Close = q.Close || j.last
-		j.answer, _ = s.config.Handler.Respond(j.answer[:0], q, j.peer, true)
+		return
 	}
-	j.loop.mail.send(func(m *mail) { m.done = append(m.done, j) })
+	q.Close = q.Close || j.last
+	j.answer, _ = s.config.Handler.Respond(j.answer[:0], q, j.peer, true)
 }
 
 // finished goes on with a connection whose request a worker has answered.
@@ -72,7 +111,7 @@ func (l *loop) finished(j *job) {
 	c := j.conn
 	l.out = append(l.out[:0], j.answer...)
 	last := j.last
-	j.conn, j.loop = nil, nil
+	j.conn = nil
 	jobPool.Put(j)
 	if !l.isOpen(c) {
 		l.out = l.out[:0]

@@ -31,12 +31,14 @@ type Config struct {
 
 // Server is a set of loops on one listener.
 type Server struct {
-	config  Config
-	open    atomic.Int64
-	loops   []*loop
-	jobs    chan *job
-	running sync.WaitGroup // loops
-	ended   chan struct{}  // all loops have ended
+	config    Config
+	open      atomic.Int64
+	loops     []*loop
+	errands   chan errand
+	waiting   atomic.Int64   // jobs that are not done
+	delivered sync.WaitGroup // those of them that the workers have
+	running   sync.WaitGroup // loops
+	ended     chan struct{}  // all loops have ended
 
 	mu        sync.Mutex
 	down      bool
@@ -50,7 +52,7 @@ func New(config Config) (*Server, error) {
 		min(config.RequestTimeout, config.WriteTimeout, config.IdleTimeout) <= 0 {
 		return nil, errors.New("eventloop: a setting is missing")
 	}
-	return &Server{config: config, jobs: make(chan *job, maxJobs), ended: make(chan struct{})}, nil
+	return &Server{config: config, errands: make(chan errand, maxJobs), ended: make(chan struct{})}, nil
 }
 
 // Connections returns how many connections there are.

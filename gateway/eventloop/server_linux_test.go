@@ -24,6 +24,7 @@ import (
 type echo struct {
 	large int
 	hold  chan struct{} // slow requests wait for it to be closed
+	pause time.Duration // what slow requests take beside that
 	slow  atomic.Int64  // requests that waited
 }
 
@@ -37,6 +38,7 @@ func (e *echo) Respond(out []byte, q *http1.Request, peer netip.Addr, mayWait bo
 		if e.hold != nil {
 			<-e.hold
 		}
+		time.Sleep(e.pause)
 	case bytes.HasPrefix(q.Target, []byte("/large")):
 		out = append(out, bytes.Repeat([]byte("x"), e.large)...)
 	}
@@ -283,6 +285,29 @@ func TestBusyWorkers(t *testing.T) {
 	_ = slow.CloseWrite()
 	if got, err := io.ReadAll(slow); err != nil || string(got) != "/slow 127.0.0.1\n/next 127.0.0.1\n" {
 		t.Errorf("%q %v", got, err)
+	}
+}
+
+// What comes in one go is handed over in pieces, of which slow ones are shared out again.
+func TestManyWaitAtOnce(t *testing.T) {
+	h := &echo{pause: time.Millisecond}
+	s := serve(t, h, func(c *eventloop.Config) { c.Loops, c.Workers = 1, 4 })
+	const many = 200
+	conns := make([]*net.TCPConn, many)
+	for i := range conns {
+		conns[i] = s.dial()
+	}
+	for i, c := range conns {
+		_, _ = fmt.Fprintf(c, "GET /slow%d HTTP/1.1\r\nHost: a\r\n\r\n", i)
+		_ = c.CloseWrite()
+	}
+	for i, c := range conns {
+		if got, err := io.ReadAll(c); err != nil || string(got) != fmt.Sprintf("/slow%d 127.0.0.1\n", i) {
+			t.Fatalf("%d: %q %v", i, got, err)
+		}
+	}
+	if n := h.slow.Load(); n != many {
+		t.Errorf("%d were answered by workers", n)
 	}
 }
 

@@ -81,6 +81,8 @@ func (o PebbleOptions) build() *pebble.Options {
 	if o.MemTableBytes == 0 {
 		opts.MemTableSize = 16 << 20
 	}
+	// One block of a table's index holds all of it, as a rule: a look-up goes through one, not two.
+	opts.Levels[0].IndexBlockSize = 512 << 10
 	opts.Levels[0].FilterPolicy = bloom.FilterPolicy(10) // deeper levels take over the setting of the one above
 	return opts
 }

@@ -16,6 +16,7 @@ type Answer uint8
 // Answers.
 const (
 	Pass      Answer = iota // nothing is against it
+	Uncached                // served, but nobody may keep the answer: the link is of low trust
 	Forbidden               // 403: denied
 	Legal                   // 451: denied for a legal reason
 	Closed                  // 503: the link's tier is closed
@@ -25,12 +26,15 @@ const (
 
 // String names the answer in metrics.
 func (a Answer) String() string {
-	return [answers]string{"pass", "forbidden", "legal", "closed", "stale"}[a]
+	return [answers]string{"pass", "uncached", "forbidden", "legal", "closed", "stale"}[a]
 }
 
-// Status returns the HTTP status of an answer, 0 for Pass.
+// Serves reports whether the link is served.
+func (a Answer) Serves() bool { return a <= Uncached }
+
+// Status returns the HTTP status of an answer, 0 for those with which the link is served.
 func (a Answer) Status() int {
-	return [answers]int{0, http.StatusForbidden, http.StatusUnavailableForLegalReasons, http.StatusServiceUnavailable, http.StatusServiceUnavailable}[a]
+	return [answers]int{0, 0, http.StatusForbidden, http.StatusUnavailableForLegalReasons, http.StatusServiceUnavailable, http.StatusServiceUnavailable}[a]
 }
 
 // RetryAfter returns for an answer of 503 in how many seconds to try again: a closed tier waits for two people, lists are fresh
@@ -76,10 +80,12 @@ func Trust(l *commands.Lists, routeKey []byte, owner uint64, nowUS int64, age fu
 	switch tier := l.Tier(routeKey, owner, nowUS); {
 	case l.Closed(tier):
 		return Closed
-	case tier == pb.TrustTier_TRUST_LOW && age() > bound:
+	case tier != pb.TrustTier_TRUST_LOW:
+		return Pass
+	case age() > bound:
 		return Stale
 	}
-	return Pass
+	return Uncached
 }
 
 // Gate decides by the newest lists. Safe for concurrent use.
