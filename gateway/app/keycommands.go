@@ -15,14 +15,15 @@ import (
 
 func newKey() *cobra.Command {
 	create := linkCommand("create", "Make an API key and print it, once", exactArgs(0), func(ctx context.Context, c *calling) error {
-		made, err := c.api.CreateKey(ctx, client.KeyCreate{Owner: given(c, "owner", c.GetString), Admin: given(c, "admin", c.GetBool), Note: given(c, "note", c.GetString)}, c.listOptions())
+		made, err := c.api.CreateKey(ctx, client.KeyCreate{Owner: given(c, "owner", c.GetString), Admin: given(c, "as-admin", c.GetBool), Note: given(c, "note", c.GetString)}, c.listOptions())
 		if err != nil {
 			return err
 		}
 		return show(c, made, printMadeKey)
 	}, noteFlag, writeFlags, func(f *pflag.FlagSet) {
 		f.String("owner", "", "whose links the key makes and sees; default: the owner of the key in use")
-		f.Bool("admin", false, "the key may use the control plane too")
+		// Not --admin: its variable would be that of the admin address.
+		f.Bool("as-admin", false, "the key may use the control plane too")
 	})
 	list := linkCommand("list", "List the API keys that count", exactArgs(0), func(ctx context.Context, c *calling) error {
 		page, err := c.api.Keys(ctx, client.ListKeysParams{Cursor: given(c, "cursor", c.GetString), Limit: given(c, "limit", c.GetInt32), HoplogPosition: given(c, "position", c.GetString)})

@@ -137,7 +137,7 @@ func (d *denials) switches(t *testing.T, plain, low string) {
 func (d *denials) secondKey(t *testing.T) string {
 	t.Helper()
 	var second, spare struct{ ID, Secret string }
-	if code := d.cliJSON(&second, "key", "create", "--admin", "--note", "the second of two"); code != 0 || len(second.Secret) < 40 {
+	if code := d.cliJSON(&second, "key", "create", "--as-admin", "--note", "the second of two"); code != 0 || len(second.Secret) < 40 {
 		t.Fatalf("key create: exit %d, %+v", code, second)
 	}
 	if code := d.cliJSON(&spare, "key", "create", "--owner", "carol"); code != 0 {
