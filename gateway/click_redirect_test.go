@@ -99,6 +99,39 @@ func TestClickVisitorAddress(t *testing.T) {
 	}
 }
 
+// What is believed is said by whose addresses the proxies have, so one that appends to what a visitor invents is enough.
+func TestClickVisitorBehindProxies(t *testing.T) {
+	for name, c := range map[string]struct {
+		proxies string
+		headers []string
+		want    string // truncated
+	}{
+		"one that appends":       {"127.0.0.0/8", []string{"X-Forwarded-For: 203.0.113.9, 192.0.2.7"}, "192.0.2.0"},
+		"two":                    {"127.0.0.0/8 10.0.0.0/8", []string{"X-Forwarded-For: 203.0.113.9, 192.0.2.7, 10.0.0.2"}, "192.0.2.0"},
+		"two lines":              {"127.0.0.0/8 10.0.0.0/8", []string{"X-Forwarded-For: 192.0.2.7", "X-Forwarded-For: 10.0.0.2, 10.0.0.3"}, "192.0.2.0"},
+		"a proxy in front":       {"127.0.0.0/8", []string{"X-Forwarded-For: 192.0.2.7, 10.0.0.2"}, "10.0.0.0"},
+		"who connects is not":    {"10.0.0.0/8", []string{"X-Forwarded-For: 192.0.2.7, 10.0.0.2"}, "127.0.0.0"},
+		"none but proxies":       {"127.0.0.0/8 10.0.0.0/8", []string{"X-Forwarded-For: 10.0.0.3, 10.0.0.2"}, "10.0.0.0"},
+		"garbage hides nobody":   {"127.0.0.0/8 10.0.0.0/8", []string{"X-Forwarded-For: 192.0.2.7, unknown, 10.0.0.2"}, "127.0.0.0"},
+		"no header, empty, list": {"127.0.0.0/8", []string{"X-Forwarded-For: ,"}, "127.0.0.0"},
+	} {
+		node := newRedirectNode(t, func(d *RedirectDeps) {
+			for network := range strings.FieldsSeq(c.proxies) {
+				d.TrustedProxies = append(d.TrustedProxies, netip.MustParsePrefix(network))
+			}
+		})
+		node.add("abc", &pb.Redirect{Target: "https://example.com/"})
+		node.get("/abc", c.headers...)
+		clicks := node.clicks()
+		if len(clicks) != 1 {
+			t.Fatalf("%s: %d clicks", name, len(clicks))
+		}
+		if got, _ := netip.AddrFromSlice(clicks[0].GetIp()); got.String() != c.want {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}
+
 // B19: a long referrer does no harm.
 func TestClickReferrer(t *testing.T) {
 	node := newRedirectNode(t)

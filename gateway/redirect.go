@@ -49,6 +49,9 @@ type RedirectDeps struct {
 	// one before them. 0: the header is ignored and the visitor is who connects. The proxy that connects is not in the
 	// header itself, and not counted.
 	TrustedHops int
+	// TrustedProxies are the networks of our own proxies, and are believed instead of TrustedHops: the header counts where one
+	// of them connects, and the visitor's is the last address in it that is none of theirs.
+	TrustedProxies []netip.Prefix
 	// TrustForwarded: our proxies write Forwarded (RFC 7239). Else they write X-Forwarded-For. The other of the two is the
 	// visitor's own invention.
 	TrustForwarded bool

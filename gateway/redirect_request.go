@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"iter"
 	"net/netip"
 	"strings"
 
@@ -64,7 +65,7 @@ func (r *Redirect) visitorAddress(v *redirectVisit) netip.Addr {
 
 // forwardedAddress returns the address that the header of our proxies names, the zero address if it names none. It is read once.
 func (r *Redirect) forwardedAddress(v *redirectVisit) netip.Addr {
-	if r.deps.TrustedHops == 0 {
+	if !r.isForwarded(v) {
 		return netip.Addr{}
 	}
 	if !v.visitorKnown {
@@ -72,30 +73,69 @@ func (r *Redirect) forwardedAddress(v *redirectVisit) netip.Addr {
 		if r.deps.TrustForwarded {
 			lines, entryOf = v.request.Forwarded, redirectForwardedFor
 		}
-		v.visitor, v.visitorKnown = redirectForwarded(lines, r.deps.TrustedHops, entryOf), true
+		if len(r.deps.TrustedProxies) > 0 {
+			v.visitor = redirectForwardedBy(lines, r.deps.TrustedProxies, entryOf)
+		} else {
+			v.visitor = redirectForwarded(lines, r.deps.TrustedHops, entryOf)
+		}
+		v.visitorKnown = true
 	}
 	return v.visitor
 }
 
-// redirectForwarded returns the entry before the last hops ones of a list that may stand in several header lines, the first
-// entry if there are not more, and the zero address if that entry is none.
-func redirectForwarded(lines [][]byte, hops int, entryOf func([]byte) netip.Addr) netip.Addr {
-	entry := []byte(nil)
-	for i := len(lines) - 1; i >= 0; i-- {
-		for line := lines[i]; line != nil; {
-			comma := bytes.LastIndexByte(line, ',')
-			entry = bytes.TrimSpace(line[comma+1:])
-			if comma < 0 {
-				line = nil
-			} else {
-				line = line[:comma]
-			}
-			if hops--; hops < 0 {
-				return entryOf(entry)
+// isForwarded reports whether a request comes by a proxy whose header counts.
+func (r *Redirect) isForwarded(v *redirectVisit) bool {
+	if len(r.deps.TrustedProxies) > 0 {
+		return redirectContains(r.deps.TrustedProxies, v.peer)
+	}
+	return r.deps.TrustedHops > 0
+}
+
+func redirectContains(networks []netip.Prefix, a netip.Addr) bool {
+	for _, p := range networks {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// redirectEntries goes through a list that may stand in several header lines, from its end.
+func redirectEntries(lines [][]byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := len(lines) - 1; i >= 0; i-- {
+			for line, comma := lines[i], 0; comma >= 0; {
+				comma = bytes.LastIndexByte(line, ',')
+				if !yield(bytes.TrimSpace(line[comma+1:])) {
+					return
+				}
+				line = line[:max(comma, 0)]
 			}
 		}
 	}
+}
+
+// redirectForwarded returns the entry before the last hops ones, the first entry if there are not more, and the zero address
+// if that entry is none.
+func redirectForwarded(lines [][]byte, hops int, entryOf func([]byte) netip.Addr) netip.Addr {
+	var entry []byte
+	for entry = range redirectEntries(lines) {
+		if hops--; hops < 0 {
+			break
+		}
+	}
 	return entryOf(entry)
+}
+
+// redirectForwardedBy returns the last entry that is none of our proxies, the first one if all are, and the zero address if
+// that entry is none: what stands before it the visitor may have invented.
+func redirectForwardedBy(lines [][]byte, proxies []netip.Prefix, entryOf func([]byte) netip.Addr) (address netip.Addr) {
+	for entry := range redirectEntries(lines) {
+		if address = entryOf(entry); !redirectContains(proxies, address) {
+			break
+		}
+	}
+	return address
 }
 
 // redirectParseAddress reads an address with or without a port or brackets.

@@ -3,7 +3,6 @@ package gateway
 import (
 	"net/http"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -42,10 +41,10 @@ func (r *Redirect) unasked(v *redirectVisit) bool {
 // source returns whose guesses a visit's are, the zero address if that is not known. It is never a proxy: all visitors come
 // by those.
 func (r *Redirect) source(v *redirectVisit) netip.Addr {
-	if r.deps.TrustedHops > 0 {
+	if r.isForwarded(v) {
 		return r.forwardedAddress(v)
 	}
-	if slices.ContainsFunc(r.deps.Proxies, func(p netip.Prefix) bool { return p.Contains(v.peer) }) {
+	if redirectContains(r.deps.Proxies, v.peer) {
 		return netip.Addr{} // its PROXY header named nobody
 	}
 	return v.peer

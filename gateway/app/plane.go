@@ -51,6 +51,12 @@ func (n *node) trust(deps *gateway.RedirectDeps) (err error) {
 	default:
 		return usagef("trusted-header %q: want x-forwarded-for or forwarded", header)
 	}
+	if deps.TrustedProxies, err = n.networks("trusted-proxies"); err != nil {
+		return err
+	}
+	if len(deps.TrustedProxies) > 0 && deps.TrustedHops > 0 {
+		return usagef("trusted-proxies and trusted-hops: want one of them")
+	}
 	deps.Proxies, err = n.networks("proxy-protocol")
 	return err
 }
