@@ -31,17 +31,37 @@ func (b *breaker) succeeded() {
 
 // failed counts a failure; true: it opened the breaker.
 func (b *breaker) failed(err error) bool {
-	n := b.failures.Add(1)
+	if b.failures.Add(1) >= failuresInARow {
+		return b.trip(err)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = err
-	if n < failuresInARow || !b.closed.Load() {
+	return false
+}
+
+// trip opens the breaker; false: it was open.
+func (b *breaker) trip(err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = err
+	if !b.closed.Load() {
 		return false
 	}
 	b.closed.Store(false)
 	b.since, b.wake = time.Now(), make(chan struct{})
 	b.opened++
 	return true
+}
+
+// renew makes those who wait for a Redis that was away believe that it was, though the breaker stayed closed.
+func (b *breaker) renew() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed.Load() {
+		b.wake = make(chan struct{})
+		close(b.wake)
+	}
 }
 
 // close is for who probed.

@@ -22,6 +22,8 @@ type Tier struct {
 	asks    chan struct{} // a place for each question under way
 	offers  chan offer    // of visits: lost where there is no room
 	hot     chan offer    // of Refresh: these wait
+	// connection is the number that Redis gives it; of probe.
+	connection int64
 
 	counts  counts
 	refusal atomic.Pointer[string] // what Redis said last to a write that it did not do
@@ -62,24 +64,20 @@ func (t *Tier) Run(ctx context.Context) error {
 const (
 	probeFirst = 250 * time.Millisecond
 	probeMost  = 4 * time.Second
+	beatEvery  = time.Second
 	watchEvery = 100 * time.Millisecond
 )
 
-// probe is the only one who asks while the breaker is open.
+// probe is the only one who asks while the breaker is open. While it is closed, probe looks whether Redis lives: nodes that are
+// current may ask nothing for long, and must learn that it lost its memory.
 func (t *Tier) probe(ctx context.Context) {
 	for wait := probeFirst; ; {
-		if t.breaker.closed.Load() {
-			wait = probeFirst
-		} else if err := t.try(ctx); err == nil {
-			t.breaker.close()
-			t.cfg.Logger.Info("the shared tier of links is there", "redis", Redacted(t.cfg.URL))
-		} else {
-			t.breaker.failed(err)
-		}
-		next := watchEvery
-		if !t.breaker.closed.Load() {
+		next := beatEvery
+		if !t.attempt(ctx) {
 			next = wait/2 + rand.N(wait/2)
 			wait = min(2*wait, probeMost)
+		} else {
+			wait = probeFirst
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -91,6 +89,23 @@ func (t *Tier) probe(ctx context.Context) {
 	}
 }
 
+// attempt asks once, and opens or closes the breaker by what comes of it.
+func (t *Tier) attempt(ctx context.Context) (closed bool) {
+	if t.breaker.closed.Load() {
+		if err := t.beat(ctx, connectWithin); err != nil && ctx.Err() == nil {
+			t.opened(err, t.breaker.trip(err))
+		}
+		return t.breaker.closed.Load()
+	}
+	if err := t.try(ctx); err != nil {
+		t.breaker.failed(err)
+		return false
+	}
+	t.breaker.close()
+	t.cfg.Logger.Info("the shared tier of links is there", "redis", Redacted(t.cfg.URL))
+	return true
+}
+
 // try connects if need be, without haste, and then wants an answer as quick as visits do.
 func (t *Tier) try(ctx context.Context) error {
 	if t.client.Load() == nil {
@@ -100,13 +115,30 @@ func (t *Tier) try(ctx context.Context) error {
 		}
 		t.client.Store(&client)
 	}
-	for _, within := range []time.Duration{connectWithin, t.cfg.Timeout} {
-		client := *t.client.Load()
-		if err := bounded(ctx, within, func(ctx context.Context) error {
-			return client.Do(ctx, client.B().Ping().Build()).Error()
-		}); err != nil {
-			return fmt.Errorf("probing Redis: %w", err)
+	if err := t.beat(ctx, connectWithin); err != nil {
+		return err
+	}
+	return t.beat(ctx, t.cfg.Timeout)
+}
+
+// beat asks for the connection's number. Another than before: it was lost, and what is there now may be another Redis, or an
+// empty one. Of a cluster's many connections that cannot be told.
+func (t *Tier) beat(ctx context.Context, within time.Duration) error {
+	client := *t.client.Load()
+	var number int64
+	err := bounded(ctx, within, func(ctx context.Context) error {
+		got, err := client.Do(ctx, client.B().ClientId().Build()).AsInt64()
+		if err == nil {
+			number = got
 		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("probing Redis: %w", err)
+	}
+	if client.Mode() != rueidis.ClientModeCluster && number != t.connection {
+		t.connection = number
+		t.breaker.renew()
 	}
 	return nil
 }
@@ -136,9 +168,13 @@ func (t *Tier) judge(err error) {
 		t.breaker.succeeded()
 	case errors.Is(err, context.Canceled): // the caller's own wish
 	default:
-		if t.breaker.failed(err) {
-			t.cfg.Logger.Warn("the shared tier of links does not answer; nobody waits for it", "redis", Redacted(t.cfg.URL), "error", err)
-		}
+		t.opened(err, t.breaker.failed(err))
+	}
+}
+
+func (t *Tier) opened(err error, now bool) {
+	if now {
+		t.cfg.Logger.Warn("the shared tier of links does not answer; nobody waits for it", "redis", Redacted(t.cfg.URL), "error", err)
 	}
 }
 

@@ -97,52 +97,67 @@ func (t *Tier) Offer(r *redirects.Record, asOf time.Time) {
 	}
 }
 
-// Refresh offers all that each yields again and again, until ctx is done: a round in a quarter of a record's life, and one when
-// Redis is back. Links that are always in a node's memory are never missed, and so never offered otherwise.
+// Refresh offers all that each yields again and again, until ctx is done: links that are always in a node's memory are never
+// missed, and so not offered otherwise. The pause between rounds grows up to a quarter of a record's life. It is short again
+// when Redis is back, which may have lost all, and when there was nothing to offer: the node has just started or was behind.
 func (t *Tier) Refresh(ctx context.Context, each iter.Seq2[*redirects.Record, time.Time]) error {
-	for {
+	for wait := refreshFirst; ; {
 		back := t.breaker.closing()
 		select {
 		case <-back:
 		case <-ctx.Done():
 			return nil
 		}
-		t.round(ctx, each)
-		if !t.pause(ctx, back) {
+		if t.round(ctx, each) {
+			wait = min(2*wait, t.cfg.TTL/4)
+		} else {
+			wait = refreshFirst
+		}
+		again, ended := t.pause(ctx, wait, back)
+		if ended {
 			return nil
+		}
+		if again {
+			wait = refreshFirst
 		}
 	}
 }
 
-func (t *Tier) round(ctx context.Context, each iter.Seq2[*redirects.Record, time.Time]) {
+// refreshFirst is the shortest pause between rounds.
+const refreshFirst = time.Second
+
+// round reports whether there was something to offer.
+func (t *Tier) round(ctx context.Context, each iter.Seq2[*redirects.Record, time.Time]) (offered bool) {
 	for r, asOf := range each {
 		select {
 		case t.hot <- offer{r, asOf}:
+			offered = true
 		case <-ctx.Done():
-			return
+			return offered
 		}
 		if !t.breaker.closed.Load() {
-			return
+			return offered
 		}
 	}
+	return offered
 }
 
-// pause waits for the next round: for a while, or until Redis was away and is back.
-func (t *Tier) pause(ctx context.Context, since <-chan struct{}) bool {
-	next := time.NewTimer(t.cfg.TTL / 4)
+// pause waits for the next round. It is cut short when Redis was away since and is back, and when ctx is done.
+func (t *Tier) pause(ctx context.Context, wait time.Duration, since <-chan struct{}) (back, ended bool) {
+	next := time.NewTimer(wait)
 	defer next.Stop()
 	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()
 	for t.breaker.closing() == since {
 		select {
 		case <-ctx.Done():
-			return false
+			return false, true
 		case <-next.C:
-			return true
+			return false, false
 		case <-watch.C:
 		}
 	}
-	return true
+	return true, false
 }
 
 // fill writes what was offered, in batches.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,15 +26,34 @@ type Server struct {
 	// Addr is host:port, the same in every life.
 	Addr string
 	t    testing.TB
-	args []string
-	cmd  *exec.Cmd
+	// first comes before all settings, args after them.
+	first, args []string
+	cmd         *exec.Cmd
 }
 
 // Start starts a server with settings of one's own, as on redis-server's command line.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	binary(t, "redis-server")
-	s := &Server{Addr: freeAddr(t), t: t, args: args}
+	s := &Server{Addr: FreeAddr(t), t: t, args: args}
+	t.Cleanup(s.Kill)
+	s.Restart()
+	return s
+}
+
+// StartSentinel starts a sentinel that watches a master by a name.
+func StartSentinel(t testing.TB, name string, master *Server) *Server {
+	t.Helper()
+	binary(t, "redis-server")
+	host, port, err := net.SplitHostPort(master.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(file, []byte("sentinel monitor "+name+" "+host+" "+port+" 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Addr: FreeAddr(t), t: t, first: []string{file, "--sentinel"}}
 	t.Cleanup(s.Kill)
 	s.Restart()
 	return s
@@ -43,7 +63,11 @@ func Start(t testing.TB, args ...string) *Server {
 func (s *Server) Restart() {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Addr)
-	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.t.TempDir()}, s.args...)
+	args := append(slices.Clone(s.first), "--port", port, "--bind", "127.0.0.1", "--dir", s.t.TempDir())
+	if s.first == nil {
+		args = append(args, "--save", "", "--appendonly", "no")
+	}
+	args = append(args, s.args...)
 	s.cmd = command(s.t, "redis-server", args...)
 	var out bytes.Buffer
 	s.cmd.Stdout, s.cmd.Stderr = &out, &out
@@ -97,7 +121,8 @@ func (s *Server) CLI(args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-func freeAddr(t testing.TB) string {
+// FreeAddr returns an address that nobody listens on.
+func FreeAddr(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
