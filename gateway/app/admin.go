@@ -15,6 +15,7 @@ import (
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/projections/runner"
+	"github.com/hoplog/hoplog/readmodels/redirects/shared"
 )
 
 // adminParts is the address's own state.
@@ -66,6 +67,7 @@ type statusReport struct {
 	Clicks      *gateway.ClickStatus  `json:"clicks,omitempty"`
 	Sink        []sinkStatus          `json:"sink,omitempty"`
 	ClickHouse  *engineStatus         `json:"clickhouse,omitempty"`
+	Shared      *shared.Status        `json:"shared_tier,omitempty"`
 	// Attention is what is off, with what to do; empty when all is well.
 	Attention []advice `json:"attention"`
 }
@@ -125,6 +127,10 @@ func (n *node) status(ctx context.Context) statusReport {
 	}
 	if e := n.parts.engine; e != nil {
 		r.ClickHouse = &engineStatus{e.Version(), e.Ready(), e.Restarts()}
+	}
+	if n.parts.shared != nil {
+		tier := n.parts.shared.Status()
+		r.Shared = &tier
 	}
 	if r.Attention = r.attention(time.Now()); r.Attention == nil {
 		r.Attention = []advice{}
