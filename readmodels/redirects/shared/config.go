@@ -115,6 +115,13 @@ func (c *Config) fillIn() {
 	}
 }
 
+// Validate reports settings by which no Redis can be reached; see ErrConfig. Open does, too.
+func (c Config) Validate() error {
+	c.fillIn()
+	_, err := c.options()
+	return err
+}
+
 // options translates the settings for the client.
 func (c *Config) options() (rueidis.ClientOption, error) {
 	if _, err := url.Parse(c.URL); err != nil {

@@ -84,7 +84,7 @@ func TestClusterAndSentinel(t *testing.T) {
 		put(t, tier, "abc", 1)
 		tier.Offer(recordOf("other", 5), time.Now())
 		eventually(t, name+": the fill is there", func() bool { return version(t, tier, "other") == 5 })
-		if got := version(t, tier, "abc"); got != 2 {
+		if got := version(t, tier, "abc"); got != 2 { // asked for the first time
 			t.Errorf("%s: version %d", name, got)
 		}
 	}

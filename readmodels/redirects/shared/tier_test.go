@@ -257,11 +257,10 @@ func TestForeignData(t *testing.T) {
 			t.Errorf("%.60q is read as %v", garbage, got)
 		}
 		put(t, tier, code, 8)
-		if got := version(t, tier, code); got != 8 {
-			t.Errorf("%.60q did not give way: version %d", garbage, got)
-		}
+		// Redis tells of the change after it answered.
+		eventually(t, garbage[0]+" gives way", func() bool { return version(t, tier, code) == 8 })
 	}
-	if s := tier.Status(); s.Unusable != 10 || s.State != "closed" {
+	if s := tier.Status(); s.Unusable < 10 || s.State != "closed" {
 		t.Errorf("%+v", s)
 	}
 	for _, key := range foreign {
@@ -289,14 +288,12 @@ func TestFullRedis(t *testing.T) {
 	eventually(t, "the old one is gone", func() bool { return version(t, tier, "abc") == 0 })
 	tier.Offer(recordOf("abc", 1), time.Now())
 	eventually(t, "there is no room for another", func() bool { return tier.Status().Full == 2 })
-	if s := tier.Status(); s.State != "closed" || version(t, tier, "abc") != 0 {
+	if s := tier.Status(); s.State != "closed" || version(t, tier, "abc") != 0 { // nothing was written
 		t.Errorf("%+v", s)
 	}
 	do(t, client, "CONFIG", "SET", "maxmemory", "0")
 	put(t, tier, "abc", 3)
-	if got := version(t, tier, "abc"); got != 3 {
-		t.Errorf("version %d", got)
-	}
+	eventually(t, "there is room", func() bool { return version(t, tier, "abc") == 3 })
 	if size, err := do(t, client, "STRLEN", "foreign").AsInt64(); err != nil || size != 1<<20 {
 		t.Errorf("foreign: %d, %v", size, err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Put makes Redis hold a link as it is after an event, unless it holds a newer version; deleted links stay as such. After it
-// returns nil, Redis holds nothing older, and nodes are told. With an error (ErrUnavailable, or what Redis says) that is not
+// returns nil, Redis holds nothing older, and tells nodes at once, without waiting for them. With an error (ErrUnavailable, or what Redis says) that is not
 // known: repeat it. It is for the effects role, which calls it for every accepted event of a link, and asks Redis even while
 // nobody else does. The route key is borrowed.
 func (t *Tier) Put(ctx context.Context, routeKey []byte, link *pb.Redirect) error {
