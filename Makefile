@@ -80,12 +80,28 @@ $(AXE_STAMP):
 	@npm install --prefix .tools/axe --no-save --no-audit --no-fund --ignore-scripts --loglevel=error 'axe-core@$(AXE_VERSION)'
 	@touch $@
 
+REDIS_DIR      := .tools/redis
+# The server and the libraries that a bare Debian lacks.
+REDIS_PACKAGES := redis-server redis-tools libjemalloc2 liblzf1
+HAVE_REDIS      = { command -v redis-server && command -v redis-cli || [ -x $(REDIS_DIR)/usr/bin/redis-server ]; } >/dev/null
+
+## redis: a real redis-server for the tests (Debian packages), .tools/redis; nothing is installed or started
+.PHONY: redis
+redis:
+	@$(HAVE_REDIS) || { \
+		command -v apt-get >/dev/null && command -v dpkg >/dev/null || { echo "apt-get or dpkg is missing: install redis-server by hand"; exit 1; }; \
+		echo "fetching redis-server with apt-get (about 2 MB)"; \
+		rm -rf $(REDIS_DIR) $(REDIS_DIR).new; mkdir -p $(REDIS_DIR).new; cd $(REDIS_DIR).new; \
+		apt-get -o APT::Sandbox::User=root download -qq $(REDIS_PACKAGES) 2>/dev/null || { [ "$$(id -u)" != 0 ] || apt-get update -qq; apt-get -o APT::Sandbox::User=root download -qq $(REDIS_PACKAGES); }; \
+		for package in *.deb; do dpkg -x "$$package" .; done; rm -f *.deb; cd ../..; mv $(REDIS_DIR).new $(REDIS_DIR); }
+
 # What `make test` may do without is noted in .tools/not-run, in plain words, and repeated at its end.
 .PHONY: test-needs
 test-needs: build
 	@: > .tools/not-run
 	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) --no-print-directory kafka; \
 	else echo "the suites on a real Kafka: they need a JDK 17 and Maven" >> .tools/not-run; fi
+	@$(MAKE) --no-print-directory redis >.tools/redis.log 2>&1 || { tail -3 .tools/redis.log; echo "the tests of the shared tier: redis-server could not be fetched" >> .tools/not-run; }
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			echo "installing chromium with apt-get, for the tests of the pages (about 100 MB)"; \

@@ -16,6 +16,7 @@ import (
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/gateway/scan"
 	"github.com/hoplog/hoplog/projections/runner"
+	"github.com/hoplog/hoplog/readmodels/redirects/shared"
 )
 
 // adminParts is the address's own state.
@@ -68,6 +69,7 @@ type statusReport struct {
 	Scan        *scan.Status          `json:"scan,omitempty"` // who guesses codes
 	Sink        []sinkStatus          `json:"sink,omitempty"`
 	ClickHouse  *engineStatus         `json:"clickhouse,omitempty"`
+	Shared      *shared.Status        `json:"shared_tier,omitempty"`
 	// Attention is what is off, with what to do; empty when all is well.
 	Attention []advice `json:"attention"`
 }
@@ -128,6 +130,10 @@ func (n *node) status(ctx context.Context) statusReport {
 	}
 	if e := n.parts.engine; e != nil {
 		r.ClickHouse = &engineStatus{e.Version(), e.Ready(), e.Restarts()}
+	}
+	if n.parts.shared != nil {
+		tier := n.parts.shared.Status()
+		r.Shared = &tier
 	}
 	if r.Attention = r.attention(time.Now()); r.Attention == nil {
 		r.Attention = []advice{}

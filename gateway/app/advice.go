@@ -39,6 +39,7 @@ func (r *statusReport) attention(now time.Time) (list []advice) {
 	}
 	r.clicksOff(say)
 	r.scansOff(say)
+	r.sharedOff(now, say)
 	return list
 }
 
@@ -103,6 +104,23 @@ func (r *statusReport) clicksOff(say func(part, off, do string)) {
 		if s.Gaps > 0 {
 			say(fmt.Sprintf("sink %d", s.Partition), fmt.Sprintf("%d clicks never arrived", s.Gaps), "a redirect node was killed or dropped them; bills built on these clicks are short by this number")
 		}
+	}
+}
+
+// sharedOff: visitors notice nothing of it.
+func (r *statusReport) sharedOff(now time.Time, say func(part, off, do string)) {
+	s := r.Shared
+	if s == nil {
+		return
+	}
+	if s.State != "closed" && now.Sub(s.Since) > staleReads {
+		say("shared tier", "Redis does not answer: "+s.Error, "redirects go on without it; is the URL right, is Redis up, do its users and passwords agree?")
+	}
+	if s.Refusal != "" && s.Lost > s.Written {
+		say("shared tier", fmt.Sprintf("%d writes failed, the last with %q", s.Lost, s.Refusal), "its user needs GET, SET, DEL, PEXPIRE, GETRANGE, TIME and scripts on the keys of --redis-prefix")
+	}
+	if s.Late > s.Written {
+		say("shared tier", fmt.Sprintf("%d links were refused as late", s.Late), "compare the clocks of this machine and of Redis")
 	}
 }
 

@@ -71,11 +71,12 @@ var clocks = map[string][]string{
 var confined = []struct{ imports, folder string }{
 	{"github.com/twmb/franz-go", "events/eventlog"},
 	{"github.com/ClickHouse", "readmodels/clicks"},
+	{"github.com/redis", "readmodels/redirects/shared"},
 	{module + "/gateway/app", "."},
 }
 
 // harnesses are packages for tests: every test may import them, nothing else may.
-var harnesses = []string{"events/eventlog/realkafka", "events/eventlog/virtualkafka", "events/eventlog/segments/segmentstest", "projections/runner/runnertest", "readmodels/clicks/engine/enginetest", "gateway/systemtest"}
+var harnesses = []string{"events/eventlog/realkafka", "events/eventlog/virtualkafka", "events/eventlog/segments/segmentstest", "projections/runner/runnertest", "readmodels/clicks/engine/enginetest", "readmodels/redirects/shared/redistest", "gateway/systemtest"}
 
 // topLevel is all that may lie at the top of the repository.
 var topLevel = []string{
@@ -140,6 +141,7 @@ func TestArchitectureNotices(t *testing.T) {
 		{"Kafka inside eventlog", "events/eventlog/a.go", head + `import "github.com/twmb/franz-go/pkg/kgo"`, ""},
 		{"ClickHouse outside clicks", "gateway/a.go", head + `import "github.com/ClickHouse/clickhouse-go/v2"`, "only readmodels/clicks may"},
 		{"ClickHouse below clicks", "readmodels/clicks/engine/a.go", head + `import "github.com/ClickHouse/ch-go"`, ""},
+		{"Redis outside the shared tier", "gateway/a.go", head + `import "github.com/redis/rueidis"`, "only readmodels/redirects/shared may"},
 		{"the composition root in a library", "gateway/bench/a.go", head + `import "github.com/hoplog/hoplog/gateway/app"`, "only . may"},
 		{"a harness in a test", "commands/handler/a_test.go", head + `import "github.com/hoplog/hoplog/events/eventlog/realkafka"`, ""},
 		{"a harness in the product", "gateway/bench/a.go", head + `import "github.com/hoplog/hoplog/events/eventlog/realkafka"`, "is for tests"},

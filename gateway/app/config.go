@@ -16,6 +16,7 @@ import (
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/readmodels/clicks"
+	"github.com/hoplog/hoplog/readmodels/redirects/shared"
 )
 
 // This file holds every setting. A flag counts before its environment variable (--kafka-tls is HOPLOG_KAFKA_TLS), that
@@ -28,6 +29,7 @@ const (
 	setDenyStale = "deny-stale"
 	setKafka     = "kafka"
 	setKey       = "key"
+	setRedis     = "redis"
 	setServer    = "server"
 )
 
@@ -38,6 +40,7 @@ var secrets = map[string]string{
 	setKey:                "the API key of client commands",
 	"kafka-sasl-password": "password at the brokers",
 	"clickhouse-password": "password at ClickHouse",
+	"redis-password":      "password at Redis, instead of one in its URL",
 	"visitor-secret":      "keys the visitor numbers; the same on all redirect nodes",
 }
 
@@ -102,6 +105,17 @@ func clickhouseFlags(f *pflag.FlagSet) {
 	f.String("clickhouse-tls-server-name", "", "name in ClickHouse's certificate, if not its address")
 }
 
+func redisFlags(f *pflag.FlagSet) {
+	f.String(setRedis, "", "Redis that redirect nodes share: redis://, rediss:// (TLS) or unix:// URL; more nodes by ?addr=host:port, a sentinel by ?master_set=NAME (empty: none)")
+	f.String("redis-prefix", "hoplog:", "what the keys in Redis begin with")
+	f.Duration("redis-ttl", 24*time.Hour, "how long a link stays in Redis that nobody writes again")
+	f.Duration("redis-timeout", 50*time.Millisecond, "how long a question to Redis may take")
+	f.String("redis-tls-ca", "", "PEM file of Redis's CA")
+	f.String("redis-tls-cert", "", "PEM file of the client certificate")
+	f.String("redis-tls-key", "", "PEM file of the client certificate's key")
+	f.String("redis-tls-server-name", "", "name in Redis's certificate, if not its address")
+}
+
 func clientFlags(f *pflag.FlagSet) {
 	f.String(setServer, "http://127.0.0.1:8080", "URL of the command API")
 	f.String(setKey, "", "API key; better in HOPLOG_KEY, where others cannot read it")
@@ -146,7 +160,7 @@ func load(c *cobra.Command) (settings, error) {
 // checkKeys refuses a file that sets what no command knows: a misspelt setting must not pass unseen.
 func checkKeys(c *cobra.Command, v *viper.Viper) error {
 	known := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, group := range []flagSet{processFlags, devFlags, serveFlags, adminFlags, logFlags, kafkaFlags, clickhouseFlags, clientFlags, jsonFlag} {
+	for _, group := range []flagSet{processFlags, devFlags, serveFlags, adminFlags, logFlags, kafkaFlags, clickhouseFlags, redisFlags, clientFlags, jsonFlag} {
 		fresh := pflag.NewFlagSet("", pflag.ContinueOnError)
 		group(fresh)
 		known.AddFlagSet(fresh)
@@ -206,6 +220,14 @@ func (s settings) clickhouse() clicks.Config {
 	}
 }
 
+func (s settings) redis() shared.Config {
+	return shared.Config{
+		URL: s.GetString(setRedis), Password: s.GetString("redis-password"), Prefix: s.GetString("redis-prefix"), TTL: s.GetDuration("redis-ttl"), Timeout: s.GetDuration("redis-timeout"),
+		TLS: shared.TLSConfig{CAFile: s.GetString("redis-tls-ca"), CertFile: s.GetString("redis-tls-cert"), KeyFile: s.GetString("redis-tls-key"),
+			ServerName: s.GetString("redis-tls-server-name")},
+	}
+}
+
 // topicPlan is for the topics that are missing; partitions is what the ones that exist have, 0 if none does.
 func (s settings) topicPlan(partitions int) (eventlog.TopicPlan, error) {
 	wanted := s.GetInt("partitions")
@@ -225,7 +247,11 @@ func (s settings) topicPlan(partitions int) (eventlog.TopicPlan, error) {
 func (s settings) shown(c *cobra.Command) (list []any) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if _, secret := secrets[f.Name]; !secret && s.GetString(f.Name) != f.DefValue && f.Name != "help" {
-			list = append(list, slog.String(f.Name, s.GetString(f.Name)))
+			value := s.GetString(f.Name)
+			if f.Name == setRedis {
+				value = shared.Redacted(value)
+			}
+			list = append(list, slog.String(f.Name, value))
 		}
 	})
 	for name := range secrets {

@@ -36,7 +36,7 @@ func newDev() *cobra.Command {
 			return n.run(c.Context())
 		},
 	}
-	return withFlags(c, processFlags, devFlags, adminFlags, logFlags, kafkaFlags, clickhouseFlags)
+	return withFlags(c, processFlags, devFlags, adminFlags, logFlags, kafkaFlags, clickhouseFlags, redisFlags)
 }
 
 func newServe() *cobra.Command {
@@ -60,7 +60,7 @@ func newServe() *cobra.Command {
 			return n.run(c.Context())
 		},
 	}
-	return withFlags(c, processFlags, serveFlags, adminFlags, logFlags, kafkaFlags, clickhouseFlags)
+	return withFlags(c, processFlags, serveFlags, adminFlags, logFlags, kafkaFlags, clickhouseFlags, redisFlags)
 }
 
 func rolesOf(list string) (roles []string, err error) {

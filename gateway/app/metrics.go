@@ -39,6 +39,11 @@ var (
 	metricOnDisk = prometheus.NewDesc("hoplog_click_spool_durable", "1 when clicks wait in a file, 0 when they wait in memory.", nil, nil)
 	metricDeny   = prometheus.NewDesc("hoplog_redirect_denied_total", "Visitors who were turned away by lists and switches.", []string{"answer"}, nil)
 	metricPulse  = prometheus.NewDesc("hoplog_lists_age_seconds", "How old this node's lists can be at most.", nil, nil)
+	metricShared = prometheus.NewDesc("hoplog_redirect_shared_answers_total", "Answers of the shared tier to look-ups: newer than the node's own, or refused as older.", []string{"result"}, nil)
+	metricReads  = prometheus.NewDesc("hoplog_shared_tier_reads_total", "Questions to the Redis that nodes share; of those that were skipped or found too many under way, none was sent.", []string{"result"}, nil)
+	metricWrites = prometheus.NewDesc("hoplog_shared_tier_writes_total", "Links for the Redis that nodes share, by what became of them.", []string{"result"}, nil)
+	metricOpen   = prometheus.NewDesc("hoplog_shared_tier_open", "1 while the Redis that nodes share does not answer and is not asked.", nil, nil)
+	metricOpened = prometheus.NewDesc("hoplog_shared_tier_opened_total", "How often it stopped to answer in time.", nil, nil)
 	metricSink   = prometheus.NewDesc("hoplog_sink_clicks_total", "Clicks that the sink of a partition met, over all its writers.", []string{"partition", "state"}, nil)
 )
 
@@ -75,8 +80,11 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		count(metricCache, s.Unknown, "unknown")
 		count(metricCache, s.Misses, "miss")
 		count(metricCache, s.Busy, "busy")
+		count(metricShared, s.SharedNewer, "newer")
+		count(metricShared, s.SharedOlder, "older")
 	}
 	c.n.collectVisitors(gauge, count)
+	c.collectShared(gauge, count)
 	if gate := c.n.parts.gate; gate != nil {
 		for answer, n := range gate.Counts() {
 			count(metricDeny, n, answer)
@@ -134,6 +142,21 @@ func (c nodeCollector) collectWriters(gauge func(*prometheus.Desc, float64, ...s
 			gauge(metricSegment, float64(s.Segment), p, space)
 			count(metricLease, s.Failures, p, space)
 		}
+	}
+}
+
+func (c nodeCollector) collectShared(gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string)) {
+	if c.n.parts.shared == nil {
+		return
+	}
+	s := c.n.parts.shared.Status()
+	gauge(metricOpen, truth(s.State != "closed"))
+	count(metricOpened, s.Opened)
+	for result, n := range map[string]uint64{"hit": s.Hits, "miss": s.Misses, "unusable": s.Unusable, "failed": s.Failed, "skipped": s.Skipped, "crowded": s.Crowded} {
+		count(metricReads, n, result)
+	}
+	for result, n := range map[string]uint64{"written": s.Written, "same": s.Same, "newer": s.Newer, "late": s.Late, "full": s.Full, "dropped": s.Dropped, "failed": s.Lost} {
+		count(metricWrites, n, result)
 	}
 }
 

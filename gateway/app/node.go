@@ -79,6 +79,11 @@ func newNode(c *cobra.Command, s settings, roles []string, dev bool) (*node, err
 	if _, err := s.topicPlan(0); err != nil {
 		return nil, err // before anything is started or written
 	}
+	if redis := s.redis(); redis.URL != "" {
+		if err := redis.Validate(); err != nil {
+			return nil, usageError{err}
+		}
+	}
 	n := &node{settings: s, roles: roles, dev: dev, logger: logger, health: newHealth(), registry: prometheus.NewRegistry(), failed: make(chan error, 8), began: time.Now()}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.announce = func(format string, args ...any) { fmt.Fprintf(c.OutOrStdout(), format+"\n", args...) }

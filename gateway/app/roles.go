@@ -23,6 +23,7 @@ import (
 	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/readmodels/links"
 	"github.com/hoplog/hoplog/readmodels/redirects"
+	"github.com/hoplog/hoplog/readmodels/redirects/shared"
 )
 
 // parts are the roles' parts that status, metrics and rebuilds look at; nil where the process has no such role.
@@ -39,6 +40,7 @@ type parts struct {
 	gate      *deny.Gate
 	plane     *gateway.Redirect
 	scan      *scan.Guard
+	shared    *shared.Tier
 }
 
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
@@ -160,8 +162,16 @@ func (n *node) clickStore() (*clicks.Store, error) {
 }
 
 func (n *node) startRedirect(ctx context.Context) error {
+	tier, err := n.sharedTier()
+	if err != nil {
+		return err
+	}
 	store, err := openStore(n, "redirects", func() (*redirects.Store, error) {
-		return redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Memory: n.GetInt("hot-links") << 20})
+		cfg := redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Memory: n.GetInt("hot-links") << 20}
+		if tier != nil {
+			cfg.Shared = tier
+		}
+		return redirects.Open(cfg)
 	})
 	if err != nil {
 		return fmt.Errorf("opening redirects: %w", err)
@@ -169,6 +179,9 @@ func (n *node) startRedirect(ctx context.Context) error {
 	n.parts.redirects = store
 	n.onClose("redirects", store.Close)
 	caughtUp := n.follow("redirects projection", store.Runner)
+	if tier != nil {
+		n.share(tier, store, caughtUp)
+	}
 	session, err := n.log.NewAppender(eventlog.Clicks)
 	if err != nil {
 		return fmt.Errorf("opening producer session: %w", err)

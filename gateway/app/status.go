@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hoplog/hoplog/projections/runner"
+	"github.com/hoplog/hoplog/readmodels/redirects/shared"
 )
 
 // sinkStatus is how the click sink of one partition is, as JSON.
@@ -132,6 +133,10 @@ func (r statusReport) print(w io.Writer) error {
 	if e := r.ClickHouse; e != nil {
 		fmt.Fprintf(t, "embedded ClickHouse\t%s\tready: %v\t%d restarts\n", e.Version, e.Ready, e.Restarts)
 	}
+	if s := r.Shared; s != nil {
+		fmt.Fprintf(t, "shared tier %s\t%s\t%d hits, %d misses, %d unusable; %d written, %d there, %d newer there\t%s\n", s.URL, sharedState(s), s.Hits, s.Misses, s.Unusable,
+			s.Written, s.Same, s.Newer, s.Error)
+	}
 	for _, a := range r.Attention {
 		fmt.Fprintf(t, "\nlook at %s: %s\n  %s\n", a.Part, a.Off, a.Do)
 	}
@@ -139,6 +144,13 @@ func (r statusReport) print(w io.Writer) error {
 		fmt.Fprintln(t, "nothing to look at")
 	}
 	return t.Flush()
+}
+
+func sharedState(s *shared.Status) string {
+	if s.State == "closed" {
+		return "in use"
+	}
+	return "not asked since " + s.Since.Format(time.RFC3339)
 }
 
 // counts is what a writer did since the start, what waits for it, and what it has left.

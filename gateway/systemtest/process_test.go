@@ -96,7 +96,7 @@ func TestFirstKey(t *testing.T) {
 
 func TestWrongUse(t *testing.T) {
 	p := newProcess(t, nil)
-	for _, args := range [][]string{{"nonsense"}, {"dev", "--nonsense"}, {"serve"}, {"serve", "--roles", "nonsense"}, {"dev", "--partitions", "3"}, {"status", "extra"}, {"dev", "--config", "/nowhere.yaml"}} {
+	for _, args := range [][]string{{"nonsense"}, {"dev", "--nonsense"}, {"serve"}, {"serve", "--roles", "nonsense"}, {"dev", "--partitions", "3"}, {"status", "extra"}, {"dev", "--config", "/nowhere.yaml"}, {"dev", "--redis", "http://x:secret@h"}} {
 		if code, out, errs := p.cli(args...); code != 2 || out != "" || !strings.Contains(errs, "hoplog: ") {
 			t.Errorf("hoplog %v: exit %d, %q, %q", args, code, out, errs)
 		}

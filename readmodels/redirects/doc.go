@@ -10,6 +10,8 @@
 //     newer one.
 //   - A key that the store holds, and whose commit was announced, is never called unknown: the filter learns of a key after
 //     the commit that brings it and before its announcement, also while the keys of the store are being read.
+//   - What nodes share (Config.Shared) is asked within a flight, after the store, by a store that may be behind the log; the
+//     newer of the two is the answer, and what only they know is not kept.
 //   - Whatever strangers ask for, memory stays within Config.Memory and the filter's two bytes a link.
 //
 // It must not import the gateway.

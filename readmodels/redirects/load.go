@@ -28,12 +28,21 @@ const (
 // Find looks a route key up in memory. It never waits, takes no lock and does not allocate. The key is borrowed.
 func (s *Store) Find(routeKey []byte) (*Record, State) {
 	hash := xxhash.Sum64(routeKey)
-	r, state := s.memory.find(hash, routeKey)
+	r, state := s.look(hash, routeKey)
 	switch state {
 	case Hit:
 		s.memory.cache.shard(hash).hits.Add(1)
 	case Unknown:
 		s.memory.cache.shard(hash).unknown.Add(1)
+	}
+	return r, state
+}
+
+// look is Find, uncounted. That the store does not know a link is no answer while it is behind and somebody else may know.
+func (s *Store) look(hash uint64, routeKey []byte) (*Record, State) {
+	r, state := s.memory.find(hash, routeKey)
+	if state == Unknown && s.asksShared() {
+		state = NeedsStore
 	}
 	return r, state
 }
@@ -46,7 +55,7 @@ func (s *Store) Load(routeKey []byte) (*Record, error) {
 	shard := s.memory.cache.shard(hash)
 	shard.mu.Lock()
 	// What was read since Find is there; nothing is taken off and read again between this look and the flight.
-	if r, state := s.memory.find(hash, routeKey); state != NeedsStore {
+	if r, state := s.look(hash, routeKey); state != NeedsStore {
 		shard.mu.Unlock()
 		return r, nil
 	}
@@ -70,38 +79,44 @@ type flight struct {
 	err    error
 	// outdated: something was committed or switched since it began. It is off the list. Of the shard's lock.
 	outdated bool
+	// passing: what it brings is for those who wait for it, and not kept; see shared.go.
+	passing bool
 }
 
 func (s *Store) fly(shard *shard, f *flight, hash uint64, routeKey []byte) {
 	defer close(f.done)
-	landed := false
+	landed, asOf := false, s.current.Load()
 	defer func() {
 		if !landed { // it panicked; nobody may wait for it
 			f.err = errBroken
 		}
-		s.land(shard, f, hash, routeKey)
+		if s.land(shard, f, hash, routeKey) {
+			s.offer(f.record, asOf)
+		}
 	}()
-	f.record, f.err = s.read(hash, routeKey)
+	f.record, f.err = s.read(shard, f, hash, routeKey)
 	landed = true
 }
 
 var errBroken = errors.New("reading a link broke off")
 
-// land keeps what a flight brings, unless it may be old.
-func (s *Store) land(shard *shard, f *flight, hash uint64, routeKey []byte) {
+// land keeps what a flight brings, unless it may be old. True: it is a record.
+func (s *Store) land(shard *shard, f *flight, hash uint64, routeKey []byte) bool {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if f.outdated {
-		return
+		return false
 	}
 	delete(shard.flights, string(routeKey))
 	switch {
-	case f.err != nil:
+	case f.err != nil || f.passing:
+		return false
 	case f.record != nil:
 		shard.put(s.memory.cache, hash, f.record)
-	default:
-		s.memory.remember(hash, routeKey)
+		return true
 	}
+	s.memory.remember(hash, routeKey)
+	return false
 }
 
 // outdate takes a fill of a key off the list. The shard is locked.
@@ -115,14 +130,23 @@ func (s *shard) outdate(key []byte) {
 	}
 }
 
-// read asks the live store, within the budget.
-func (s *Store) read(hash uint64, routeKey []byte) (*Record, error) {
+// read asks the live store, and what nodes share while that may be old, within the budget.
+func (s *Store) read(shard *shard, f *flight, hash uint64, routeKey []byte) (*Record, error) {
 	if !s.enter() {
 		s.busy.Add(1)
 		return nil, ErrBusy
 	}
 	defer func() { <-s.reads }()
 	s.loads.Add(1)
+	own, err := s.readOwn(hash, routeKey)
+	if err != nil || !s.asksShared() {
+		return own, err
+	}
+	return s.readShared(shard, f, hash, routeKey, own)
+}
+
+// readOwn asks the live store.
+func (s *Store) readOwn(hash uint64, routeKey []byte) (*Record, error) {
 	s.switching.RLock()
 	defer s.switching.RUnlock()
 	scratch := s.scratch.Get().(*scratch)

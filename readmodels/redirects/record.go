@@ -195,12 +195,12 @@ func (r *Record) AnswerAt(nowUS int64) readmodels.Answer {
 		return readmodels.Serve
 	}
 	var m pb.Redirect
-	r.message(&m)
+	r.Message(&m)
 	return readmodels.AnswerAt(&m, nowUS)
 }
 
-// message fills in the record as the store has it; the target's bytes are the record's.
-func (r *Record) message(m *pb.Redirect) {
+// Message fills in the record as the store has it; the target's bytes are the record's.
+func (r *Record) Message(m *pb.Redirect) {
 	m.LinkId, m.Version, m.Owner, m.Target = r.LinkID, r.Version, r.Owner, r.Target()
 	m.RedirectStatus, m.Query = uint32(r.Status), pb.QueryPolicy(r.Query)
 	m.ExpiredUrl = r.ExpiredURL()

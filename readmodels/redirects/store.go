@@ -27,6 +27,8 @@ type Config struct {
 	Reads int
 	// Wait is how long a read waits for room among them before it fails with ErrBusy; default 50 ms.
 	Wait time.Duration
+	// Shared is what nodes share, nil if they share nothing; see SetCurrent.
+	Shared Shared
 }
 
 const (
@@ -43,12 +45,16 @@ type Store struct {
 	memory      *memory
 	reads       chan struct{} // a place for each read under way
 	wait        time.Duration
-	scratch     sync.Pool // of *scratch
+	scratch     sync.Pool    // of *scratch
+	shared      Shared       // nil: none
+	current     atomic.Int64 // see SetCurrent, in nanoseconds since 1970; 0: behind
 
 	switching sync.RWMutex // held while live is read from, and to exchange it
 	live      *runner.Pebble
 
 	loads, merged, busy atomic.Uint64
+
+	sharedNewer, sharedOlder atomic.Uint64
 
 	endLearning context.CancelFunc
 	learning    sync.WaitGroup
@@ -62,7 +68,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{generations: generations, live: live, memory: newMemory(cfg.Memory), logger: cfg.Pebble.Logger,
-		reads: make(chan struct{}, cfg.Reads), wait: cfg.Wait}
+		reads: make(chan struct{}, cfg.Reads), wait: cfg.Wait, shared: cfg.Shared}
 	s.scratch.New = func() any { return &scratch{} }
 	s.Runner, err = runner.New(runner.Config{Topic: eventlog.EventsLink, Stream: events.StreamLink, Source: cfg.Source,
 		Store: live, Projection: &projection{memory: s.memory}, Logger: cfg.Pebble.Logger})
@@ -111,7 +117,7 @@ func (s *Store) Lookup(routeKey []byte) (*pb.Redirect, error) {
 		return nil, nil
 	}
 	link := &pb.Redirect{}
-	r.message(link)
+	r.Message(link)
 	return link, nil
 }
 
@@ -122,6 +128,9 @@ type CacheStats struct {
 	Misses  uint64 // Load asked the store or waited for another that did
 	Busy    uint64 // reads that found no room
 
+	SharedNewer uint64 // answers from Shared, which knew of a version that the store has not applied
+	SharedOlder uint64 // what Shared said was refused: the store has a newer version
+
 	Entries, Bytes            int // links in memory
 	AbsentEntries             int
 	FilterKeys, FilterBytes   int
@@ -130,7 +139,8 @@ type CacheStats struct {
 
 // CacheStats returns the figures since the start.
 func (s *Store) CacheStats() CacheStats {
-	sum := CacheStats{Misses: s.loads.Load() + s.merged.Load(), Busy: s.busy.Load(), AllStripes: stripes}
+	sum := CacheStats{Misses: s.loads.Load() + s.merged.Load(), Busy: s.busy.Load(), AllStripes: stripes,
+		SharedNewer: s.sharedNewer.Load(), SharedOlder: s.sharedOlder.Load()}
 	for i := range s.memory.cache.shards {
 		shard := &s.memory.cache.shards[i]
 		sum.Hits += shard.hits.Load()
