@@ -27,6 +27,8 @@ type Config struct {
 	Reads int
 	// Wait is how long a read waits for room among them before it fails with ErrBusy; default 50 ms.
 	Wait time.Duration
+	// Observe hears of every commit: see runner.Config.
+	Observe func(oldestStampUS int64)
 }
 
 const (
@@ -65,7 +67,7 @@ func Open(cfg Config) (*Store, error) {
 		reads: make(chan struct{}, cfg.Reads), wait: cfg.Wait}
 	s.scratch.New = func() any { return &scratch{} }
 	s.Runner, err = runner.New(runner.Config{Topic: eventlog.EventsLink, Stream: events.StreamLink, Source: cfg.Source,
-		Store: live, Projection: &projection{memory: s.memory}, Logger: cfg.Pebble.Logger})
+		Store: live, Projection: &projection{memory: s.memory}, Logger: cfg.Pebble.Logger, Observe: cfg.Observe})
 	if err != nil {
 		return nil, errors.Join(err, live.Close())
 	}
