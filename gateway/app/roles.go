@@ -34,6 +34,9 @@ type parts struct {
 	clicks    *clicks.Store
 	pulse     *control.Pulse
 	gate      *deny.Gate
+	effects   *effectsPart
+	// propagation is measured where changes arrive.
+	propagation []*propagation
 }
 
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
@@ -155,8 +158,9 @@ func (n *node) clickStore() (*clicks.Store, error) {
 }
 
 func (n *node) startRedirect(ctx context.Context) error {
+	follows := &followed{measure: n.newPropagation(roleRedirect, n.nodeBound())}
 	store, err := openStore(n, "redirects", func() (*redirects.Store, error) {
-		return redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Memory: n.GetInt("hot-links") << 20})
+		return redirects.Open(redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Observe: follows.observe, Memory: n.GetInt("hot-links") << 20})
 	})
 	if err != nil {
 		return fmt.Errorf("opening redirects: %w", err)
@@ -164,6 +168,7 @@ func (n *node) startRedirect(ctx context.Context) error {
 	n.parts.redirects = store
 	n.onClose("redirects", store.Close)
 	caughtUp := n.follow("redirects projection", store.Runner)
+	follows.caughtUp.Store(caughtUp)
 	session, err := n.log.NewAppender(eventlog.Clicks)
 	if err != nil {
 		return fmt.Errorf("opening producer session: %w", err)
@@ -269,7 +274,8 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
 	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Submitter: submitter, ControlSubmitter: controls,
 		ControlAt: n.control, LinksAt: records, Freshness: n.parts.freshness, Now: time.Now,
-		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full}
+		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full,
+		Propagation: n.propagationBound()}
 	if err := n.addStats(&deps); err != nil {
 		return err
 	}
