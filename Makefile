@@ -195,6 +195,11 @@ test: test-needs generated-current vet lint $(GOTESTSUM)
 model:
 	@HOPLOG_MODEL=large go test -count=1 -timeout 60m -v -run '^TestModel' ./commands/handler
 
+## conformance: Watermill's own suite on our publisher and subscriber, in its long form, on the embedded broker and a real Kafka
+.PHONY: conformance
+conformance: kafka
+	@HOPLOG_PUBSUB=long go test -count=1 -timeout 30m -v -run '^TestConformance$$' ./events/eventlog/pubsub | grep -E '^ *--- |^ok|^FAIL|Error'
+
 SEEDS ?= 1000
 SEED  ?= 1
 TRIES ?= 1

@@ -68,6 +68,8 @@ type APIDeps struct {
 	Writable func() error
 	// Complete says why what is not found may exist; nil: always complete.
 	Complete Complete
+	// Propagation is the time within which the last cache follows a change, as it is promised to who makes one; default 1 s.
+	Propagation time.Duration
 	// Now is the clock that commands carry and statuses are shown by.
 	Now func() time.Time
 }

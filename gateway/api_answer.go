@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -35,7 +36,7 @@ func (a *api) outcomeOf(command *pb.LinkCommand, answer Answer) outcome {
 			o.status = http.StatusCreated
 		}
 		if o.link != nil && command.GetCreate() == nil {
-			ms := int32(propagation / time.Millisecond)
+			ms := int32(cmp.Or(a.Propagation, propagation) / time.Millisecond)
 			o.link.PropagationMs = &ms
 		}
 		return o

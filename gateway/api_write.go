@@ -24,7 +24,7 @@ const (
 	positionWait = 2 * time.Second
 )
 
-// propagation is the time within which a redirect node that reaches the log follows a change.
+// propagation is the default of APIDeps.Propagation.
 const propagation = time.Second
 
 const (

@@ -6,7 +6,8 @@
 //   - A record is confirmed only if its answer came and named exactly the expected offset (compare-and-append).
 //   - A tail starts where its caller says and never moves its position by itself: an offset that the log does not hold
 //     is an error, not a reset.
-//   - Offsets are kept by the readers, next to their state. Nothing is ever committed to a consumer group.
+//   - Offsets are kept by the readers, next to their state. Only side effects, which have none, keep theirs with a consumer
+//     group (Consumer).
 //   - The embedded broker opens no file that was not verified (segments), and writes none while the disk is full.
 //
 // It handles raw records and knows nothing of envelopes. It must not import commands, projections, readmodels or

@@ -14,11 +14,13 @@ const (
 	Pulse           = "hoplog.pulse"            // heartbeats, one partition
 	Clicks          = "hoplog.clicks"           // click blocks
 	Sink            = "hoplog.sink"             // the click sink's intents, kept for ever
+	EffectsDead     = "hoplog.effects.dead"     // effects that were given up, one partition
+	EffectsRetry    = "hoplog.effects.retry"    // given up ones that an operator wants tried again, one partition
 )
 
 // TopicNames lists the topics in the order in which they are shown.
 func TopicNames() []string {
-	return []string{CommandsLink, CommandsControl, EventsLink, EventsControl, Pulse, Clicks, Sink}
+	return []string{CommandsLink, CommandsControl, EventsLink, EventsControl, Pulse, Clicks, Sink, EffectsDead, EffectsRetry}
 }
 
 // TopicPlan is what a deployment may choose about the topics. It is fixed when they are made: another number of
@@ -43,6 +45,8 @@ const (
 	commandRetention = 7 * 24 * time.Hour
 	pulseRetention   = time.Hour
 	clickRetention   = 30 * 24 * time.Hour
+	deadRetention    = 30 * 24 * time.Hour
+	retryRetention   = 7 * 24 * time.Hour
 	forever          = time.Duration(-1)
 )
 
@@ -76,6 +80,8 @@ func (p TopicPlan) specs() []topicSpec {
 		spec(Pulse, 1, pulseRetention, maxSmallBytes),
 		spec(Clicks, p.Partitions, p.ClickRetention, maxClickBytes),
 		spec(Sink, p.Partitions, forever, maxSmallBytes),
+		spec(EffectsDead, 1, deadRetention, maxSmallBytes),
+		spec(EffectsRetry, 1, retryRetention, maxSmallBytes),
 	}
 }
 

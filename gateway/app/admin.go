@@ -70,6 +70,9 @@ type statusReport struct {
 	Sink        []sinkStatus          `json:"sink,omitempty"`
 	ClickHouse  *engineStatus         `json:"clickhouse,omitempty"`
 	Shared      *shared.Status        `json:"shared_tier,omitempty"`
+	Effects     []effectStatus        `json:"effects,omitempty"`
+	DeadLetters int64                 `json:"dead_letters,omitempty"` // -1: the brokers do not say
+	Propagation []propagationStatus   `json:"propagation,omitempty"`
 	// Attention is what is off, with what to do; empty when all is well.
 	Attention []advice `json:"attention"`
 }
@@ -135,6 +138,12 @@ func (n *node) status(ctx context.Context) statusReport {
 		tier := n.parts.shared.Status()
 		r.Shared = &tier
 	}
+	if n.parts.effects != nil {
+		r.Effects, r.DeadLetters = n.parts.effects.status(ctx)
+	}
+	for _, p := range n.parts.propagation {
+		r.Propagation = append(r.Propagation, p.status(time.Now()))
+	}
 	if r.Attention = r.attention(time.Now()); r.Attention == nil {
 		r.Attention = []advice{}
 	}
@@ -172,6 +181,9 @@ func (n *node) runners() (list []*runner.Runner) {
 	}
 	if n.parts.redirects != nil {
 		list = append(list, n.parts.redirects.Runner)
+	}
+	if n.parts.effects != nil {
+		list = append(list, n.parts.effects.fold.Runner)
 	}
 	return list
 }

@@ -40,6 +40,7 @@ func (r *statusReport) attention(now time.Time) (list []advice) {
 	r.clicksOff(say)
 	r.scansOff(say)
 	r.sharedOff(now, say)
+	r.effectsOff(say)
 	return list
 }
 
@@ -121,6 +122,27 @@ func (r *statusReport) sharedOff(now time.Time, say func(part, off, do string)) 
 	}
 	if s.Late > s.Written {
 		say("shared tier", fmt.Sprintf("%d links were refused as late", s.Late), "compare the clocks of this machine and of Redis")
+	}
+}
+
+func (r *statusReport) effectsOff(say func(part, off, do string)) {
+	if r.DeadLetters > 0 {
+		say("dead letters", fmt.Sprintf("%d wait", r.DeadLetters), "these links may be old in caches outside: see why with `hoplog effects dead`; when the reason is gone, `hoplog effects dead --requeue`")
+	}
+	for _, e := range r.Effects {
+		if e.Error != "" && e.FailingSeconds > failsLong.Seconds() {
+			say("effects "+e.Handler, fmt.Sprintf("every attempt has failed for %.0f s: %s", e.FailingSeconds, e.Error),
+				"they are tried again, and become dead letters if it lasts: is the address right, does the other side answer?")
+		}
+		if n := total(e.Lag); n > muchBehind {
+			say("effects "+e.Handler, fmt.Sprintf("%d records behind", n), "it is catching up, or the other side is slow: watch whether the number falls; another effects process shares the work")
+		}
+	}
+	for _, p := range r.Propagation {
+		if p.Late > 0 {
+			say("changes to "+p.Cache, fmt.Sprintf("%d of %d measured in the last ten minutes were late, %d ms at worst; writes promise %d ms", p.Late, p.Count, p.WorstMS, p.BoundMS),
+				"visitors saw the old for longer than callers were told: is the machine busy, the broker slow, a clock wrong (NTP)? If this is how it is here, promise more (--"+setPropagation+", --purge-within)")
+		}
 	}
 }
 

@@ -38,6 +38,10 @@ func TestStatusSaysWhatToLookAt(t *testing.T) {
 		"a full spool":         {statusReport{Clicks: &gateway.ClickStatus{SpoolBytes: 100, WaitingBytes: 90}}, "clicks of this node", "90% full"},
 		"a damaged spool":      {statusReport{Clicks: &gateway.ClickStatus{Damaged: 5}}, "clicks of this node", "5 were unreadable"},
 		"a waiting sink":       {statusReport{Sink: []sinkStatus{{Partition: 1, Error: "refused"}}}, "sink 1", "refused"},
+		"dead letters":         {statusReport{DeadLetters: 2}, "dead letters", "2 wait"},
+		"a failing effect":     {statusReport{Effects: []effectStatus{{Handler: "purge", FailingSeconds: 60, Error: "refused"}}}, "effects purge", "60 s: refused"},
+		"a late effect":        {statusReport{Effects: []effectStatus{{Handler: "purge", Lag: []int64{9000, 9000}}}}, "effects purge", "18000 records behind"},
+		"a broken promise":     {statusReport{Propagation: []propagationStatus{{"redirect", 1000, 1800, 50, 3}}}, "changes to redirect", "3 of 50 measured in the last ten minutes were late, 1800 ms at worst"},
 		"missing clicks":       {statusReport{Sink: []sinkStatus{{Partition: 1, Gaps: 4}}}, "sink 1", "4 clicks never arrived"},
 	} {
 		list := c.status.attention(now)
@@ -46,6 +50,8 @@ func TestStatusSaysWhatToLookAt(t *testing.T) {
 		}
 	}
 	well := writer(func(w *writerStatus) { w.Unconfirmed, w.Behind, w.Voids = 2, 40, 3 })
+	well.Effects, well.DeadLetters = []effectStatus{{Handler: "purge", FailingSeconds: 2, Error: "refused", Lag: []int64{40}}}, -1
+	well.Propagation = []propagationStatus{{"redirect", 1000, 400, 50, 0}}
 	well.AsOf, well.Projections = &fresh, []projectionStatus{{Projection: "links/1", Lag: []int64{3}, Voids: 3}}
 	if list := well.attention(now); len(list) != 0 {
 		t.Errorf("well: %+v", list)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,11 @@ var secrets = map[string]string{
 	"clickhouse-password": "password at ClickHouse",
 	"redis-password":      "password at Redis, instead of one in its URL",
 	"visitor-secret":      "keys the visitor numbers; the same on all redirect nodes",
+	"purge-token":         "the CDN's token, .Token in the texts of a purge request",
 }
+
+// discreet are settings with a flag in which somebody may write a secret all the same: they are shown by name only.
+var discreet = []string{setPurgeURL, "purge-headers", setPurgeBody}
 
 // flagSet is a group of flags that several commands share.
 type flagSet func(*pflag.FlagSet)
@@ -70,6 +75,16 @@ func processFlags(f *pflag.FlagSet) {
 	scanFlags(f)
 	f.Duration(setDenyStale, 5*time.Second, "age of the lists above which links of low trust answer 503")
 	f.Int64("spool-bytes", 256<<20, "size of the file in which clicks wait for the log; less on a disk that has no room (0: they wait in memory)")
+	f.Duration(setPropagation, time.Second, "time within which redirect nodes follow a change, as writes promise it (propagation_ms); what takes longer is counted and shown by status")
+	f.String(setPurgeURL, "", "CDN: the URL that purges links whose answers may be cached, a template; empty: no CDN. Texts of --purge-… may name .URLs, .Links (each .Namespace .Code .Version .URL), .Token, and with --purge-batch 1 the fields of the link")
+	f.String("purge-method", "POST", "CDN: method of the purge request")
+	f.String("purge-headers", "Content-Type: application/json", "CDN: headers of the purge request, one a line, templates: Authorization: Bearer {{.Token}}")
+	f.String(setPurgeBody, `{"files":{{json .URLs}}}`, "CDN: body of the purge request, a template")
+	f.Int("purge-batch", 30, "CDN: how many links one purge request may name")
+	f.String("purge-scheme", "https", "CDN: scheme of the purged URLs, https or http")
+	f.Duration("purge-timeout", 10*time.Second, "CDN: how long one purge request may take")
+	f.Duration("purge-within", 2*time.Second, "CDN: time within which a purge is done once redirect nodes follow; writes promise it on top of --propagation")
+	f.Duration("purge-give-up", 15*time.Minute, "CDN: how long a failing purge is tried again before it becomes a dead letter")
 	f.Duration("gather", 700*time.Millisecond, "how long the click sink waits for company before an insert")
 }
 
@@ -246,13 +261,17 @@ func (s settings) topicPlan(partitions int) (eventlog.TopicPlan, error) {
 // shown lists the settings that differ from their default, for the log; secrets only by name.
 func (s settings) shown(c *cobra.Command) (list []any) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if _, secret := secrets[f.Name]; !secret && s.GetString(f.Name) != f.DefValue && f.Name != "help" {
-			value := s.GetString(f.Name)
-			if f.Name == setRedis {
-				value = shared.Redacted(value)
-			}
-			list = append(list, slog.String(f.Name, value))
+		if _, secret := secrets[f.Name]; secret || s.GetString(f.Name) == f.DefValue || f.Name == "help" {
+			return
 		}
+		value := s.GetString(f.Name)
+		switch {
+		case slices.Contains(discreet, f.Name):
+			value = "(set)"
+		case f.Name == setRedis:
+			value = shared.Redacted(value)
+		}
+		list = append(list, slog.String(f.Name, value))
 	})
 	for name := range secrets {
 		if s.GetString(name) != "" {

@@ -29,7 +29,8 @@ func newDev() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := newNode(c, s, allRoles, true)
+			roles := slices.DeleteFunc(slices.Clone(allRoles), func(role string) bool { return role == roleEffects && !s.hasEffects() })
+			n, err := newNode(c, s, roles, true)
 			if err != nil {
 				return err
 			}

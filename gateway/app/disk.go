@@ -25,7 +25,7 @@ type dataDisk struct {
 }
 
 // storesOf says which stores a role answers from.
-var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links"}, roleRedirect: {"redirects"}}
+var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links"}, roleRedirect: {"redirects"}, roleEffects: {"effects"}}
 
 // watchDisk begins to watch that there is room.
 func (n *node) watchDisk(context.Context) error {

@@ -29,9 +29,10 @@ const (
 	roleCommands  = "commands"
 	roleRedirect  = "redirect"
 	roleAnalytics = "analytics"
+	roleEffects   = "effects"
 )
 
-var allRoles = []string{roleCommands, roleAPI, roleRedirect, roleAnalytics}
+var allRoles = []string{roleCommands, roleAPI, roleRedirect, roleAnalytics, roleEffects}
 
 // stopWithin bounds a stop from SIGTERM to the end.
 const stopWithin = 9 * time.Second
@@ -84,6 +85,9 @@ func newNode(c *cobra.Command, s settings, roles []string, dev bool) (*node, err
 			return nil, usageError{err}
 		}
 	}
+	if err := s.checkPropagation(); err != nil {
+		return nil, err
+	}
 	n := &node{settings: s, roles: roles, dev: dev, logger: logger, health: newHealth(), registry: prometheus.NewRegistry(), failed: make(chan error, 8), began: time.Now()}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.announce = func(format string, args ...any) { fmt.Fprintf(c.OutOrStdout(), format+"\n", args...) }
@@ -125,7 +129,7 @@ func (n *node) start(ctx context.Context) error {
 	for _, role := range []struct {
 		name  string
 		start func(context.Context) error
-	}{{roleCommands, n.startCommands}, {roleAnalytics, n.startAnalytics}, {roleRedirect, n.startRedirect}, {roleAPI, n.startAPI}} {
+	}{{roleCommands, n.startCommands}, {roleAnalytics, n.startAnalytics}, {roleEffects, n.startEffects}, {roleRedirect, n.startRedirect}, {roleAPI, n.startAPI}} {
 		if n.has(role.name) {
 			steps = append(steps, role.start)
 		}
@@ -295,7 +299,7 @@ func (n *node) patiently(ctx context.Context, what string, try func(ctx context.
 // startControl returns once the control state stands at the log's end, or cannot be read: before that a server would know
 // no key and no domain, and refuse everybody.
 func (n *node) startControl(ctx context.Context) error {
-	if !n.has(roleAPI) && !n.has(roleRedirect) {
+	if !n.has(roleAPI) && !n.has(roleRedirect) && !n.has(roleEffects) {
 		return nil
 	}
 	store, err := control.Open(n.source, n.logger)

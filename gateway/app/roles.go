@@ -41,6 +41,9 @@ type parts struct {
 	plane     *gateway.Redirect
 	scan      *scan.Guard
 	shared    *shared.Tier
+	effects   *effectsPart
+	// propagation is measured where changes arrive.
+	propagation []*propagation
 }
 
 // startEngine starts the embedded ClickHouse. Without its library everything but click statistics works.
@@ -166,8 +169,9 @@ func (n *node) startRedirect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	follows := &followed{measure: n.newPropagation(roleRedirect, n.nodeBound())}
 	store, err := openStore(n, "redirects", func() (*redirects.Store, error) {
-		cfg := redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Memory: n.GetInt("hot-links") << 20}
+		cfg := redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Observe: follows.observe, Memory: n.GetInt("hot-links") << 20}
 		if tier != nil {
 			cfg.Shared = tier
 		}
@@ -182,6 +186,7 @@ func (n *node) startRedirect(ctx context.Context) error {
 	if tier != nil {
 		n.share(tier, store, caughtUp)
 	}
+	follows.caughtUp.Store(caughtUp)
 	session, err := n.log.NewAppender(eventlog.Clicks)
 	if err != nil {
 		return fmt.Errorf("opening producer session: %w", err)
@@ -287,7 +292,8 @@ func (n *node) startAPI(ctx context.Context) error {
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
 	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Submitter: submitter, ControlSubmitter: controls,
 		ControlAt: n.control, LinksAt: records, Freshness: n.parts.freshness, Now: time.Now,
-		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full}
+		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full,
+		Propagation: n.propagationBound()}
 	if err := n.addStats(&deps); err != nil {
 		return err
 	}

@@ -130,6 +130,12 @@ func (r statusReport) print(w io.Writer) error {
 	for _, s := range r.Sink {
 		fmt.Fprintf(t, "sink %d\tat %d\t%d rows, %d repeats, %d missing\t%s\n", s.Partition, s.Next, s.Rows, s.Repeats, s.Gaps, s.Error)
 	}
+	for _, e := range r.Effects {
+		fmt.Fprintf(t, "effects %s\tbehind %v\t%d done, %d failed attempts, %d given up\t%s\n", e.Handler, e.Lag, e.Done, e.Failed, e.Dead, e.Error)
+	}
+	for _, p := range r.Propagation {
+		fmt.Fprintf(t, "changes to %s\t%s\n", p.Cache, p)
+	}
 	if e := r.ClickHouse; e != nil {
 		fmt.Fprintf(t, "embedded ClickHouse\t%s\tready: %v\t%d restarts\n", e.Version, e.Ready, e.Restarts)
 	}

@@ -82,12 +82,12 @@ func TestRolesOnRealKafka(t *testing.T) {
 		Topic      string
 		Partitions int
 	}
-	if exit := f.cliJSON(&topics, "topics"); exit != 0 || len(topics) != 7 {
+	if exit := f.cliJSON(&topics, "topics"); exit != 0 || len(topics) != 9 {
 		t.Errorf("topics: exit %d, %v", exit, topics)
 	}
 	for _, topic := range topics {
 		want := 16
-		if slices.Contains([]string{"hoplog.commands.control", "hoplog.events.control", "hoplog.pulse"}, topic.Topic) {
+		if slices.Contains([]string{"hoplog.commands.control", "hoplog.events.control", "hoplog.pulse", "hoplog.effects.dead", "hoplog.effects.retry"}, topic.Topic) {
 			want = 1
 		}
 		if topic.Partitions != want {

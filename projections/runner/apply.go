@@ -16,6 +16,7 @@ type pending struct {
 	accepted  uint64
 	voids     uint64
 	lastStamp int64
+	oldest    int64 // stamped time of the oldest accepted envelope, 0: none
 	alarm     error // the first; what came before it counts
 }
 
@@ -24,6 +25,9 @@ func (p *pending) count(part *part) {
 	p.accepted += part.count
 	p.voids += part.voids
 	p.lastStamp = max(p.lastStamp, part.lastStamp)
+	if p.oldest == 0 || (part.firstStamp != 0 && part.firstStamp < p.oldest) {
+		p.oldest = part.firstStamp
+	}
 	if p.alarm == nil {
 		p.alarm = part.alarm
 	}
@@ -163,6 +167,9 @@ func (r *Runner) publish(b *batch, to []moved) {
 		for _, h := range m.heads {
 			r.heads.publish(h.Bucket, h.Seq)
 		}
+	}
+	if r.cfg.Observe != nil && r.pending.oldest != 0 {
+		r.cfg.Observe(r.pending.oldest)
 	}
 }
 

@@ -26,8 +26,10 @@ type part struct {
 	count     uint64     // accepted
 	voids     uint64
 	lastStamp int64 // stamped time of the newest accepted envelope
-	alarm     error // what came before it counts
-	poison    error // nothing of the commit counts
+	// firstStamp is the stamped time of the oldest one, 0: none.
+	firstStamp int64
+	alarm      error // what came before it counts
+	poison     error // nothing of the commit counts
 }
 
 // read polls the next batch, at most up to the limit (nil: none). It returns an empty batch when the limit is reached.

@@ -108,6 +108,7 @@ func (r *Runner) foldLent(p *part) {
 			return
 		}
 		if !p.note(e, accepted) {
+			r.of(p.partition).foldVoid(p.partition, record.Offset)
 			continue
 		}
 		if p.poison = r.foldOne(Accepted{e, p.partition, record.Offset}); p.poison != nil {
@@ -123,6 +124,9 @@ func (p *part) note(e *events.Envelope, accepted bool) bool {
 	}
 	p.count++
 	p.lastStamp = e.GetStamp().GetTimeUs()
+	if p.firstStamp == 0 || p.lastStamp < p.firstStamp {
+		p.firstStamp = p.lastStamp
+	}
 	return true
 }
 
@@ -135,6 +139,12 @@ func (r *Runner) foldOne(a Accepted) error {
 			Bucket: a.GetBucket(), Seq: a.GetSeq(), Cause: err}
 	}
 	return nil
+}
+
+func (l *lane) foldVoid(partition int32, offset int64) {
+	if folder, ok := l.projection.(VoidFolder); ok {
+		folder.ApplyVoid(l.write, partition, offset)
+	}
 }
 
 func (l *lane) tryFold(a Accepted) (err error) {

@@ -37,6 +37,14 @@ type Lender interface {
 	Written(w *Write)
 }
 
+// VoidFolder is a Lender whose forks also hear of void envelopes: for whoever meets the records again by another way and must
+// know which of them count for nothing.
+type VoidFolder interface {
+	Lender
+	// ApplyVoid is called in place of Apply for the void envelope at an offset.
+	ApplyVoid(w *Write, partition int32, offset int64)
+}
+
 // Accepted is an envelope that counts, with where its record lies.
 type Accepted struct {
 	*events.Envelope
@@ -52,6 +60,9 @@ type Config struct {
 	Store      Store
 	Projection Projection
 	Logger     *slog.Logger
+	// Observe, if not nil, is called after a commit can be read, with the stamped time of its oldest accepted envelope, in
+	// microseconds: how late the commit is at worst. It must not block.
+	Observe func(oldestStampUS int64)
 	// MaxRecords bounds one batch; default 8192. A batch is whatever is there: a lone record does not wait.
 	MaxRecords int
 }

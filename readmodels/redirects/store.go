@@ -29,6 +29,8 @@ type Config struct {
 	Wait time.Duration
 	// Shared is what nodes share, nil if they share nothing; see SetCurrent.
 	Shared Shared
+	// Observe hears of every commit: see runner.Config.
+	Observe func(oldestStampUS int64)
 }
 
 const (
@@ -71,7 +73,7 @@ func Open(cfg Config) (*Store, error) {
 		reads: make(chan struct{}, cfg.Reads), wait: cfg.Wait, shared: cfg.Shared}
 	s.scratch.New = func() any { return &scratch{} }
 	s.Runner, err = runner.New(runner.Config{Topic: eventlog.EventsLink, Stream: events.StreamLink, Source: cfg.Source,
-		Store: live, Projection: &projection{memory: s.memory}, Logger: cfg.Pebble.Logger})
+		Store: live, Projection: &projection{memory: s.memory}, Logger: cfg.Pebble.Logger, Observe: cfg.Observe})
 	if err != nil {
 		return nil, errors.Join(err, live.Close())
 	}

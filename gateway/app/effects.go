@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/gateway/effects"
+)
+
+// Settings of the CDN's purge. They are the same on api processes, which promise what effects processes keep.
+const (
+	setPurgeURL  = "purge-url"
+	setPurgeBody = "purge-body"
+)
+
+// hasEffects reports whether anything is configured that an effects process would do.
+func (s settings) hasEffects() bool { return s.GetString(setPurgeURL) != "" }
+
+// startEffects follows the links and carries their changes to the caches outside.
+func (n *node) startEffects(context.Context) error {
+	if !n.hasEffects() {
+		return usagef("the role %s has nothing to do: name the CDN's purge address with --%s", roleEffects, setPurgeURL)
+	}
+	fold, err := openStore(n, "effects", func() (*effects.Fold, error) {
+		return effects.OpenFold(effects.FoldConfig{Dir: n.dir("effects"), Source: n.source, Pebble: n.pebble()})
+	})
+	if err != nil {
+		return fmt.Errorf("opening effects: %w", err)
+	}
+	n.onClose("effects", fold.Close)
+	caughtUp := n.follow("effects fold", fold.Runner)
+	handlers, err := n.effectHandlers()
+	if err != nil {
+		return err
+	}
+	measures := map[string]*propagation{}
+	for _, h := range handlers {
+		if h.Bound > 0 {
+			measures[h.Name] = n.newPropagation(h.Name, h.Bound)
+		}
+	}
+	role, err := effects.New(effects.Config{Log: n.log, Fold: fold, Logger: n.logger, Handlers: handlers, GiveUp: n.GetDuration("purge-give-up"),
+		Observe: func(handler string, took, _ time.Duration) {
+			if m := measures[handler]; m != nil {
+				m.observe(took, time.Now())
+			}
+		}})
+	if err != nil {
+		return err
+	}
+	n.parts.effects = &effectsPart{role: role, fold: fold, log: n.log, ends: n.ends}
+	n.onClose("effects handlers", role.Close)
+	n.work("effects", role.Run)
+	n.work("dead letters", func(ctx context.Context) error { effects.DeadLetters(n.log).Keep(ctx, n.logger); return nil })
+	n.registry.MustRegister(effectsCollector{n.parts.effects})
+	n.health.add(roleEffects, func() roleHealth { return n.parts.effects.health(caughtUp) })
+	return nil
+}
+
+// effectHandlers are the handlers that are configured. What they hold is closed after the role.
+func (n *node) effectHandlers() (list []effects.Handler, err error) {
+	if n.GetString(setPurgeURL) != "" {
+		purger, err := effects.NewPurger(n.purge())
+		if err != nil {
+			return nil, usageError{err}
+		}
+		n.onClose("purge requests", func() error { purger.Close(); return nil })
+		list = append(list, purger.Handler(n.purgeBound()))
+	}
+	return list, nil
+}
+
+func (n *node) purge() effects.PurgeConfig {
+	return effects.PurgeConfig{
+		Request: effects.PurgeRequest{Method: n.GetString("purge-method"), URL: n.GetString(setPurgeURL), Body: n.GetString(setPurgeBody),
+			Headers: slices.DeleteFunc(strings.Split(n.GetString("purge-headers"), "\n"), func(s string) bool { return strings.TrimSpace(s) == "" }),
+			Token:   n.GetString("purge-token"), Batch: n.GetInt("purge-batch")},
+		Scheme: n.GetString("purge-scheme"), Timeout: n.GetDuration("purge-timeout"), Settle: n.nodeBound(), Hosts: n.hostsOf,
+	}
+}
+
+// hostsOf are the names under which a namespace is visited.
+func (n *node) hostsOf(namespace string) []string {
+	return append([]string{namespace}, n.control.Current().Resolve(namespace).GetAliases()...)
+}
+
+// effectsPart is what status, metrics and health ask of the role.
+type effectsPart struct {
+	role *effects.Role
+	fold *effects.Fold
+	log  *eventlog.Log
+	ends *logEnds
+
+	mu    sync.Mutex // guards what follows
+	asked time.Time
+	lags  map[string][]int64 // records behind, by handler and partition; missing: not known
+	dead  int64              // letters that wait to be looked after; -1: not known
+}
+
+// effectStatus is how one handler is, as JSON.
+type effectStatus struct {
+	Handler string  `json:"handler"`
+	Done    uint64  `json:"done"`
+	Failed  uint64  `json:"failed_attempts"`
+	Dead    uint64  `json:"dead"`
+	Lag     []int64 `json:"lag,omitempty"`
+	// FailingSeconds is for how long every attempt has failed, 0: the latest succeeded.
+	FailingSeconds float64 `json:"failing_seconds"`
+	Error          string  `json:"error,omitempty"`
+}
+
+// look asks the brokers, at most once a second, how far the groups are and how many dead letters wait.
+func (p *effectsPart) look(ctx context.Context) (lags map[string][]int64, dead int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.asked) < endsAge {
+		return p.lags, p.dead
+	}
+	ctx, cancel := context.WithTimeout(ctx, endsWait)
+	defer cancel()
+	p.lags = map[string][]int64{}
+	for _, h := range p.role.Status() {
+		if at, err := p.log.GroupPositions(ctx, effects.Group(h.Handler), eventlog.EventsLink); err == nil && !slices.Contains(at, -1) {
+			p.lags[h.Handler] = p.ends.behind(ctx, eventlog.EventsLink, at)
+		}
+	}
+	waiting, err := effects.DeadLetters(p.log).Waiting(ctx)
+	if p.dead = waiting; err != nil {
+		p.dead = -1
+	}
+	p.asked = time.Now()
+	return p.lags, p.dead
+}
+
+func (p *effectsPart) status(ctx context.Context) (list []effectStatus, dead int64) {
+	lags, dead := p.look(ctx)
+	for _, h := range p.role.Status() {
+		s := effectStatus{Handler: h.Handler, Done: h.Done, Failed: h.Failed, Dead: h.Dead, Lag: lags[h.Handler]}
+		if !h.Failing.IsZero() {
+			s.FailingSeconds = time.Since(h.Failing).Seconds()
+		}
+		if err := errors.Join(h.Last, h.Trouble); err != nil {
+			s.Error = err.Error()
+		}
+		list = append(list, s)
+	}
+	return list, dead
+}
+
+// failsLong is for how long a handler fails before anybody needs to know.
+const failsLong = 10 * time.Second
+
+func (p *effectsPart) health(caughtUp *atomic.Bool) roleHealth {
+	if err := p.fold.Err(); err != nil {
+		return notReady(err.Error())
+	}
+	if !caughtUp.Load() {
+		return notReady("reading the log for the first time")
+	}
+	for _, h := range p.role.Status() {
+		if h.Last != nil && time.Since(h.Failing) > failsLong {
+			return degraded(fmt.Sprintf("%s fails since %s: %v", h.Handler, h.Failing.UTC().Format(time.RFC3339), h.Last))
+		}
+	}
+	return ready
+}
+
+// effectsCollector shows the role as metrics.
+type effectsCollector struct{ part *effectsPart }
+
+var (
+	metricEffects = prometheus.NewDesc("hoplog_effects_total", "Effects of this process since the start: done, failed attempts, given up (dead).", []string{"handler", "outcome"}, nil)
+	metricEffLag  = prometheus.NewDesc("hoplog_effects_lag", "Records of the log that the handler's group has not done, as of a second or two ago.", []string{"handler", "partition"}, nil)
+	metricLetters = prometheus.NewDesc("hoplog_effects_dead_letters", "Dead letters that wait for somebody to look after them.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (effectsCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- metricEffects
+	out <- metricEffLag
+	out <- metricLetters
+}
+
+// Collect implements prometheus.Collector.
+func (c effectsCollector) Collect(out chan<- prometheus.Metric) {
+	list, dead := c.part.status(context.Background())
+	for _, s := range list {
+		for outcome, n := range map[string]uint64{"done": s.Done, "failed": s.Failed, "dead": s.Dead} {
+			out <- prometheus.MustNewConstMetric(metricEffects, prometheus.CounterValue, float64(n), s.Handler, outcome)
+		}
+		for p, lag := range s.Lag {
+			out <- prometheus.MustNewConstMetric(metricEffLag, prometheus.GaugeValue, float64(lag), s.Handler, fmt.Sprint(p))
+		}
+	}
+	if dead >= 0 {
+		out <- prometheus.MustNewConstMetric(metricLetters, prometheus.GaugeValue, float64(dead))
+	}
+}

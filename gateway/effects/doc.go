@@ -1,0 +1,22 @@
+// Package effects carries changes of links to caches that are not ours to fold: a CDN that is told to purge, a tier that several
+// processes share. It is the only part that acts on the outside because of an event.
+//
+// There is no queue of effects: a handler reads the link events themselves, as a member of a consumer group of its own
+// (events/eventlog/pubsub), so that what is still to be done is written down before the change is answered, and handlers do
+// not wait for each other. What a record means, the fold beside it knows (Fold): it applies the chain rule to the same topic
+// and holds, per link, the record that visitors are served by. A handler meets a record only after the fold has, and never
+// a void one.
+//
+// Invariants:
+//   - Only accepted envelopes have effects.
+//   - At least once: an effect is done, or its message is in the topic of dead letters, before the group's position passes it.
+//     Kill -9 repeats effects, and they may come out of order; so a handler must bear both, by versions or because its
+//     effect is the same each time.
+//   - A handler that fails is tried again, with growing pauses and jitter, for a bounded time; then, or when it says that it is
+//     of no use (ErrPermanent), the message becomes a dead letter, counted and logged. `hoplog effects dead` shows them and puts
+//     them back.
+//   - A group that is new begins at the log's end: a first start purges nothing of the past. A group that nobody was a member
+//     of for longer than the brokers keep its positions (a week, as they come) is new again, and says so.
+//
+// It must not import gateway/app, and knows no Kafka, no Redis and no HTTP but its own.
+package effects

@@ -1,0 +1,142 @@
+package effects
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/template"
+)
+
+// PurgeRequest is the template of the request that a CDN purges by. Its texts are Go templates over PurgeData.
+type PurgeRequest struct {
+	Method  string
+	URL     string
+	Headers []string // "Name: value"
+	Body    string   // "": none
+	// Token is a secret that the texts may name as .Token. It is never shown, in no error either.
+	Token string
+	// Batch is how many links one request may purge. With 1, texts may name .Namespace, .Code, .Version and .URL.
+	Batch int
+}
+
+// PurgeLink is one link to purge.
+type PurgeLink struct {
+	Namespace, Code string
+	Version         uint64
+	URL             string // of the namespace
+}
+
+// PurgeData is what the texts of a request are filled from. PurgeLink is that of the only link when requests carry one, else
+// naming its fields is an error.
+type PurgeData struct {
+	*PurgeLink
+	Links []PurgeLink
+	URLs  []string // of all links, each under every name of its domain
+	Token string
+}
+
+// purgeTemplate is a PurgeRequest, parsed.
+type purgeTemplate struct {
+	PurgeRequest
+	url, body *template.Template
+	headers   []*template.Template // name and value in turn
+}
+
+var purgeFuncs = template.FuncMap{
+	"json": func(v any) (string, error) {
+		text, err := json.Marshal(v)
+		return string(text), err
+	},
+	"join": strings.Join,
+}
+
+// parse checks the texts by filling them in.
+func (r PurgeRequest) parse() (*purgeTemplate, error) {
+	t := &purgeTemplate{PurgeRequest: r}
+	var all error
+	text := func(name, text string) *template.Template {
+		parsed, err := template.New(name).Funcs(purgeFuncs).Option("missingkey=error").Parse(text)
+		all = errors.Join(all, err)
+		return parsed
+	}
+	t.url, t.body = text("url", r.URL), text("body", r.Body)
+	for _, header := range r.Headers {
+		name, value, ok := strings.Cut(header, ":")
+		if !ok {
+			return nil, fmt.Errorf("purge header %q: want Name: value", header)
+		}
+		t.headers = append(t.headers, text("header", strings.TrimSpace(name)), text("header", strings.TrimSpace(value)))
+	}
+	if all != nil {
+		return nil, fmt.Errorf("reading the purge request: %w", all)
+	}
+	sample := PurgeLink{Namespace: "s.example", Code: "abc", Version: 1, URL: "https://s.example/abc"}
+	request, err := t.fill([]PurgeLink{sample}, []string{sample.URL})
+	if err != nil {
+		return nil, err
+	}
+	if u := request.URL; (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, errors.New("the purge URL must begin with http:// or https:// and a host")
+	}
+	return t, nil
+}
+
+// fill makes the request that purges these links.
+func (t *purgeTemplate) fill(links []PurgeLink, urls []string) (*http.Request, error) {
+	data := PurgeData{Links: links, URLs: urls, Token: t.Token}
+	if t.Batch == 1 {
+		data.PurgeLink = &links[0]
+	}
+	var failed error
+	text := func(of *template.Template) string {
+		var b strings.Builder
+		if err := of.Execute(&b, data); err != nil {
+			failed = errors.Join(failed, t.explain(of.Name(), err))
+		}
+		return b.String()
+	}
+	target, body := text(t.url), text(t.body)
+	request, err := http.NewRequest(t.Method, target, strings.NewReader(body))
+	if err != nil {
+		return nil, errors.Join(failed, t.hide(fmt.Errorf("making the purge request: %w", withoutURL(err))))
+	}
+	for i := 0; i < len(t.headers); i += 2 {
+		name, value := text(t.headers[i]), text(t.headers[i+1])
+		if http.CanonicalHeaderKey(name) == "Host" {
+			request.Host = value
+			continue
+		}
+		request.Header.Set(name, value)
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return request, nil
+}
+
+func (t *purgeTemplate) explain(part string, err error) error {
+	if t.Batch != 1 && strings.Contains(err.Error(), "PurgeLink") {
+		return fmt.Errorf("the purge %s names a field of one link, but a request may carry %d: use .URLs or .Links, or a batch of 1", part, t.Batch)
+	}
+	return t.hide(fmt.Errorf("filling in the purge %s: %w", part, err))
+}
+
+// hide removes the token from what an error says.
+func (t *purgeTemplate) hide(err error) error {
+	if t.Token == "" || !strings.Contains(err.Error(), t.Token) {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), t.Token, "***"))
+}
+
+// withoutURL drops the URL from an error of the HTTP client: it may carry a secret.
+func withoutURL(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
