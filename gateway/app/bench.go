@@ -166,6 +166,7 @@ func newBenchReplay() *cobra.Command {
 		Args:  exactArgs(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runBench(c, []string{setEvents, setRounds}, func(ctx context.Context, s settings, setup bench.Setup) (bench.Result, error) {
+				collectRarely() // as a node does
 				return bench.Replay(ctx, bench.ReplayConfig{Setup: setup, Events: s.GetInt(setEvents), Rounds: s.GetInt(setRounds), Profile: s.GetString(setProfile)})
 			})
 		},

@@ -32,10 +32,14 @@ func (n *node) cacheBytes() int64 {
 // limitMemory lets the collector work less than it does by default, for most of a process's memory is not its concern
 // (GOGC overrides), and keeps the heap of a dev process small all the same (GOMEMLIMIT overrides).
 func (n *node) limitMemory() {
-	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(collectAt)
-	}
+	collectRarely()
 	if _, set := os.LookupEnv("GOMEMLIMIT"); n.dev && !set {
 		debug.SetMemoryLimit(devLimit)
+	}
+}
+
+func collectRarely() {
+	if _, set := os.LookupEnv("GOGC"); !set {
+		debug.SetGCPercent(collectAt)
 	}
 }

@@ -54,7 +54,9 @@ func (r *Runner) apply(b *batch) error {
 			return r.abandon(err)
 		}
 	}
-	if !b.ends && r.waits(b) {
+	far := !b.ends && r.isFar(b)
+	r.far.Store(far)
+	if far && r.waits() {
 		return nil
 	}
 	moved, err := r.moved()
@@ -90,20 +92,27 @@ func (r *Runner) abandon(err error) error {
 	return r.stop(err)
 }
 
-// waits reports whether a commit waits for the next batch: that of a Lender far behind the log does, for the larger a commit,
+// isFar notes how much of the log comes after a batch, and reports whether it is much.
+func (r *Runner) isFar(b *batch) bool {
+	for _, p := range b.parts {
+		if int(p.partition) < len(r.behind) {
+			r.behind[p.partition] = p.behind
+		}
+	}
+	return sum(r.behind) > int64(spanBehind*r.cfg.MaxRecords)
+}
+
+// waits reports whether a commit far behind the log waits for the next batch: that of a Lender does, for the larger a commit,
 // the less the store has to do for each record.
-func (r *Runner) waits(b *batch) bool {
+func (r *Runner) waits() bool {
 	if r.lender == nil || r.pending.alarm != nil || time.Since(r.pending.began) >= spanTime {
 		return false
-	}
-	for _, p := range b.parts {
-		r.behind[p.partition] = p.behind
 	}
 	size := 0
 	for _, l := range r.lanes {
 		size += l.write.Size()
 	}
-	return sum(r.behind) > int64(spanBehind*r.cfg.MaxRecords) && size < spanBytes
+	return size < spanBytes
 }
 
 // moved is where a commit leaves a partition: its place, and the heads that changed since the last commit.

@@ -3,6 +3,7 @@ package runner
 import (
 	"bytes"
 	"iter"
+	"runtime"
 	"sort"
 )
 
@@ -47,19 +48,19 @@ func pivotOf(writes []*Write, at int) []byte {
 // merge walks runs in key order. While one of them has all the next keys, each costs one comparison.
 func merge(runs []run) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
+		var read byte
+		defer func() { runtime.KeepAlive(read) }() // else nothing of it would be read
 		for len(runs) > 0 {
 			first, second := lowest(runs)
 			r := &runs[first]
-			n := 1
+			n := len(r.order)
 			if second >= 0 {
-				limit := runs[second].key(0)
-				for n < len(r.order) && bytes.Compare(r.key(n), limit) < 0 {
-					n++
-				}
-			} else {
-				n = len(r.order)
+				n = r.before(runs[second].key(0))
 			}
-			for _, at := range r.order[:n] {
+			for i, at := range r.order[:n] {
+				if i%fetchedAhead == 0 {
+					read += r.fetch(i, min(i+fetchedAhead, n))
+				}
 				if !yield(r.write.pair(int(at.op))) {
 					return
 				}
@@ -70,6 +71,39 @@ func merge(runs []run) iter.Seq2[[]byte, []byte] {
 		}
 	}
 }
+
+// before returns how many changes precede a key; the first is one of them.
+func (r run) before(key []byte) int {
+	if bytes.Compare(r.key(len(r.order)-1), key) < 0 {
+		return len(r.order) // as a rule: the keys of one partition lie together
+	}
+	n := 1
+	for bytes.Compare(r.key(n), key) < 0 {
+		n++
+	}
+	return n
+}
+
+// fetchedAhead is how many pairs are brought into the processor's cache together: one after the other each would cost a trip
+// to memory, for key order is no order in the arena.
+const fetchedAhead = 16
+
+// fetch reads a byte of each cache line of the pairs, so that the trips overlap.
+func (r run) fetch(from, to int) (sum byte) {
+	for _, at := range r.order[from:to] {
+		o := r.write.ops[at.op]
+		in := r.write.arena.blocks[o.block][o.offset:]
+		for i := 0; i < min(len(in), fetchedBytes); i += cacheLine {
+			sum += in[i]
+		}
+	}
+	return sum
+}
+
+const (
+	cacheLine    = 64
+	fetchedBytes = 3 * cacheLine // few pairs are longer
+)
 
 // lowest returns which runs begin with the lowest and the next key; -1 if there is no second.
 func lowest(runs []run) (first, second int) {

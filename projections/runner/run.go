@@ -82,7 +82,10 @@ func (r *Runner) enter() (leave func()) {
 	if r.running.Swap(true) {
 		panic("runner: two runs at a time")
 	}
-	return func() { r.running.Store(false) }
+	return func() {
+		r.far.Store(false)
+		r.running.Store(false)
+	}
 }
 
 // pump reads, folds and commits. The feed polls what comes next meanwhile.

@@ -82,6 +82,7 @@ type Runner struct {
 	heads   heads
 	applied atomic.Uint64
 	voids   atomic.Uint64
+	far     atomic.Bool // the batch that was folded last was far behind the log
 
 	// Of the goroutine that runs.
 	running  atomic.Bool
@@ -274,6 +275,10 @@ func (r *Runner) Close() {
 		r.feed = nil
 	}
 }
+
+// FarBehind reports whether a run is under way that has so much of the log still to fold that what is read from the store now
+// is old within a second.
+func (r *Runner) FarBehind() bool { return r.far.Load() }
 
 // Pause returns at the end of the batch under way, if any, and lets no other begin before Resume: state and positions
 // stand still and belong together.

@@ -67,6 +67,42 @@ func TestFarBehindManyBatchesAreOneCommit(t *testing.T) {
 	}
 }
 
+// TestFarBehind: whoever would read the whole store hears when that is too early, and is never left waiting.
+func TestFarBehind(t *testing.T) {
+	log := logOf(800)
+	r := newRunner(t, log, openTables(t, vfs.NewMem(), 1), &borrower{})
+	if r.FarBehind() {
+		t.Error("far behind before it knows of a log")
+	}
+	half := make([]int64, partitions)
+	ends, err := log.Ends(context.Background(), "")
+	must(t, err)
+	for i := range half {
+		half[i] = ends[i] / 2
+	}
+	far := 0
+	must(t, r.RunTo(soon(t), half, func(int64) {
+		if r.FarBehind() {
+			far++
+		}
+	}))
+	if far == 0 {
+		t.Error("never far behind")
+	}
+	if r.FarBehind() {
+		t.Error("far behind after the run")
+	}
+	must(t, r.RunToEnd(soon(t)))
+	if r.FarBehind() {
+		t.Error("far behind at the end")
+	}
+	log.AppendRaw(bucket(3), []byte("no envelope"))
+	addTo(log, 800, 1600)
+	if r.RunToEnd(soon(t)) == nil || r.FarBehind() {
+		t.Errorf("far behind after an alarm: %v", r.FarBehind())
+	}
+}
+
 // TestSpanStopsBeforePoison: a commit of many batches is dropped whole, and the store stands for what its positions say.
 func TestSpanStopsBeforePoison(t *testing.T) {
 	const links, bad = 800, 400

@@ -52,6 +52,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // untilQuiet is how long it is, at least, until a flood is over: what is read within one is forgotten again.
 func (s *Store) untilQuiet() time.Duration {
+	if s.FarBehind() {
+		return quietBefore
+	}
 	if flood := s.memory.known.flood.Load(); flood != 0 {
 		return max(0, time.Duration(flood-s.memory.now())+quietBefore)
 	}
