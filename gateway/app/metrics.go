@@ -39,6 +39,7 @@ var (
 	metricOnDisk = prometheus.NewDesc("hoplog_click_spool_durable", "1 when clicks wait in a file, 0 when they wait in memory.", nil, nil)
 	metricDeny   = prometheus.NewDesc("hoplog_redirect_denied_total", "Visitors who were turned away by lists and switches.", []string{"answer"}, nil)
 	metricPulse  = prometheus.NewDesc("hoplog_lists_age_seconds", "How old this node's lists can be at most.", nil, nil)
+	metricAge    = prometheus.NewDesc("hoplog_data_age_seconds", "How old what this process answers from can be at most.", nil, nil)
 	metricSink   = prometheus.NewDesc("hoplog_sink_clicks_total", "Clicks that the sink of a partition met, over all its writers.", []string{"partition", "state"}, nil)
 )
 
@@ -53,8 +54,12 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	for role, health := range c.n.health.report().Roles {
+	report := c.n.health.report()
+	for role, health := range report.Roles {
 		gauge(metricReady, truth(health.State != stateNot), role)
+	}
+	if report.DataAge != nil {
+		gauge(metricAge, *report.DataAge)
 	}
 	for _, r := range c.n.runners() {
 		s := r.Status()

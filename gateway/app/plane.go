@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/gateway/certificates"
@@ -15,9 +14,9 @@ import (
 )
 
 // servePlane opens the listeners of the redirects and serves them.
-func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, gate *deny.Gate, caughtUp *atomic.Bool) error {
-	deps := gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
-		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops")}
+func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, gate *deny.Gate, age *dataAge) error {
+	deps := gateway.RedirectDeps{Store: wholeStore{store, &age.complete}, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
+		Complete: func() error { return n.redirectsComplete(store, age) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops")}
 	if err := n.trust(&deps); err != nil {
 		return err
 	}

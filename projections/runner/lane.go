@@ -84,7 +84,7 @@ func (p *part) keep(c *events.Checker) {
 			return
 		}
 		if p.note(e, accepted) {
-			p.accepted = append(p.accepted, Accepted{e, p.partition, record.Offset})
+			p.accepted = append(p.accepted, Accepted{e, record.Value, p.partition, record.Offset})
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (r *Runner) foldLent(p *part) {
 		if !p.note(e, accepted) {
 			continue
 		}
-		if p.poison = r.foldOne(Accepted{e, p.partition, record.Offset}); p.poison != nil {
+		if p.poison = r.foldOne(Accepted{e, record.Value, p.partition, record.Offset}); p.poison != nil {
 			return
 		}
 	}

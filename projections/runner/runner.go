@@ -40,6 +40,7 @@ type Lender interface {
 // Accepted is an envelope that counts, with where its record lies.
 type Accepted struct {
 	*events.Envelope
+	Value     []byte // the record's: what the envelope was decoded from, and never changed
 	Partition int32
 	Offset    int64
 }
@@ -67,7 +68,6 @@ const (
 type Runner struct {
 	cfg     Config
 	lender  Lender // the projection, if it is one
-	stopped chan struct{}
 	heads   heads
 	applied atomic.Uint64
 	voids   atomic.Uint64
@@ -91,6 +91,7 @@ type Runner struct {
 	lastApplied time.Time
 	lastStamp   int64
 	err         error
+	stopped     chan struct{} // closed with err
 }
 
 // New loads where the store stands. It does not speak to the log yet.
@@ -253,8 +254,12 @@ func (r *Runner) Err() error {
 	return r.err
 }
 
-// Stopped is closed when the runner stops for good; Err says why.
-func (r *Runner) Stopped() <-chan struct{} { return r.stopped }
+// Stopped is closed when the runner stops for good; Err says why. After a rebuild has revived it, it is another channel.
+func (r *Runner) Stopped() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}
 
 // Close ends the tail. No run may be under way. The store stays open.
 func (r *Runner) Close() {
