@@ -16,7 +16,7 @@ var freshKey = []byte{reserved, 'f'}
 // brings all that was committed before onto the disk: commits alone stay in the process's memory for a while, and kill -9 takes
 // them. Nothing is written while the disk is full. Safe for concurrent use.
 func (p *Pebble) MarkFresh(at time.Time) error {
-	if p.full != nil && p.full() != nil {
+	if p.noRoom() {
 		return nil
 	}
 	if err := p.db.Set(freshKey, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())), pebble.Sync); err != nil {

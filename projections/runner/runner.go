@@ -303,7 +303,6 @@ func (r *Runner) Status() Status {
 		Voids: r.voids.Load(), LastCommit: r.lastApplied, LastStamp: r.lastStamp, Err: r.err}
 }
 
-// passing reports whether a start that failed is worth another try.
-func passing(err error) bool {
-	return !errors.Is(err, ErrStopped) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
-}
+// passing reports whether a start that failed is worth another try. A deadline that was missed is one of the client's own, for a
+// busy broker: the caller's context was looked at before.
+func passing(err error) bool { return !errors.Is(err, ErrStopped) }
