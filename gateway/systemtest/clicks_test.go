@@ -26,6 +26,9 @@ const (
 	clicksVisitor = 8
 	clicksAtOnce  = 16 // requests of a visitor on their way
 	clicksSpool   = 256 << 20
+	// The pace on average, so that there is time for kills: what was missed while the node was away is made up for at once.
+	clicksPace  = 10_000           // visits a second
+	clicksLeast = 12 * time.Second // of a short run
 )
 
 // clicksRun is visitors who number their visits, and somebody who kills what records them.
@@ -33,6 +36,8 @@ type clicksRun struct {
 	*fleet
 	t      *testing.T
 	want   int64
+	pace   float64 // visits a second
+	began  time.Time
 	random *rand.Rand
 	path   string
 
@@ -60,7 +65,7 @@ func TestClicksUnderKill(t *testing.T) {
 		t.Skip("SKIPPED: processes are killed for a while, too long for -short")
 	}
 	r := newClicksRun(t)
-	began := time.Now()
+	r.began = time.Now()
 	var visitors sync.WaitGroup
 	for range clicksVisitor {
 		visitors.Go(r.visitor)
@@ -68,10 +73,10 @@ func TestClicksUnderKill(t *testing.T) {
 	done := make(chan struct{})
 	go func() { visitors.Wait(); close(done) }()
 	var watching sync.WaitGroup
-	watching.Go(func() { r.watch(began, done) })
+	watching.Go(func() { r.watch(done) })
 	r.killUntil(done)
 	watching.Wait()
-	t.Logf("%d visits in %s, %d answered, %d cut off; killed %v", r.next.Load(), time.Since(began).Round(time.Second), r.redirect.Load(), r.cut.Load(), r.kills)
+	t.Logf("%d visits in %s, %d answered, %d cut off; killed %v", r.next.Load(), time.Since(r.began).Round(time.Second), r.redirect.Load(), r.cut.Load(), r.kills)
 	if r.wrong.Load() > 0 {
 		t.Errorf("%d wrong answers", r.wrong.Load())
 	}
@@ -89,6 +94,7 @@ func newClicksRun(t *testing.T) *clicksRun {
 		seed = uint64(rand.Uint32())
 	}
 	t.Logf("seed %d (again: make clicks CLICKS=%d SEED=%[1]d)", seed, r.want)
+	r.pace = min(clicksPace, float64(r.want)/clicksLeast.Seconds())
 	r.random = rand.New(rand.NewPCG(seed, 1))
 	r.answered = newBitmap(r.want + clicksVisitor*clicksAtOnce)
 	r.fleet = startFleet(t, "--partitions", "4")
@@ -103,13 +109,18 @@ func newClicksRun(t *testing.T) *clicksRun {
 // visitor visits until there are enough visits, many at once, on one connection after the other.
 func (r *clicksRun) visitor() {
 	for r.next.Load() < r.want {
-		if r.paused.Load() || r.visits() != nil {
+		if r.rests() || r.visits() != nil {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }
 
-// visits visits until the connection ends or there are enough.
+// rests reports whether visitors wait: for the spool, or for their pace.
+func (r *clicksRun) rests() bool {
+	return r.paused.Load() || float64(r.next.Load()) > r.pace*time.Since(r.began).Seconds()
+}
+
+// visits visits until the connection ends, or visitors wait, or there are enough.
 func (r *clicksRun) visits() error {
 	conn, err := net.DialTimeout("tcp", r.ports["redirect"], time.Second)
 	if err != nil {
@@ -118,7 +129,7 @@ func (r *clicksRun) visits() error {
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, 16<<10)
 	var out []byte
-	for !r.paused.Load() && r.next.Load() < r.want {
+	for !r.rests() && r.next.Load() < r.want {
 		first := r.next.Add(clicksAtOnce) - clicksAtOnce
 		out = out[:0]
 		for i := range int64(clicksAtOnce) {
@@ -160,7 +171,7 @@ func (r *clicksRun) answer(in *bufio.Reader, number int64) error {
 }
 
 // watch pauses the visitors while much waits in the spool, and shows how far they are, until done.
-func (r *clicksRun) watch(began time.Time, done chan struct{}) {
+func (r *clicksRun) watch(done chan struct{}) {
 	var told time.Time
 	for {
 		select {
@@ -179,15 +190,15 @@ func (r *clicksRun) watch(began time.Time, done chan struct{}) {
 		}
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
-			r.progress(began)
+			r.progress()
 		}
 	}
 }
 
-func (r *clicksRun) progress(began time.Time) {
+func (r *clicksRun) progress() {
 	const width = 30
 	n := min(r.next.Load(), r.want)
-	took := time.Since(began)
+	took := time.Since(r.began)
 	left := time.Duration(float64(took) * float64(r.want-n) / float64(max(n, 1)))
 	bar := strings.Repeat("#", int(width*n/r.want))
 	fmt.Fprintf(os.Stderr, "[%-*s] %d of %d visits, %.0f/s, about %s left\n", width, bar, n, r.want, float64(n)/took.Seconds(), left.Round(time.Second))

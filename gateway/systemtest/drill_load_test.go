@@ -129,7 +129,7 @@ func (l *drillLoad) listsAreOld() bool {
 		Age *float64 `json:"lists_age_seconds"`
 	}
 	_, body := l.node.get(l.node.ports["admin"], "/status")
-	if json.Unmarshal([]byte(body), &s) == nil && (s.Age == nil || *s.Age > 4) {
+	if json.Unmarshal([]byte(body), &s) == nil && (s.Age == nil || *s.Age > drillStale.Seconds()*2/3) {
 		l.lastOld.Store(time.Now().UnixNano())
 	}
 	return time.Since(time.Unix(0, l.lastOld.Load())) < 2*time.Second

@@ -19,7 +19,10 @@ import (
 )
 
 // drillHold is how long each failure lasts; HOPLOG_DRILL_SECONDS makes it longer.
-const drillHold = 2 * time.Second
+const drillHold = time.Second
+
+// drillStale is the age above which the lists of the node are old: short, so that the drills are.
+const drillStale = 3 * time.Second
 
 // drill is the fleet with a second process of commands, under load.
 type drill struct {
@@ -75,6 +78,9 @@ func newDrill(t *testing.T) *drill {
 		d.hold = time.Duration(s) * time.Second
 	}
 	d.node = d.roles["redirect"]
+	d.node.args = append(d.node.args, "--deny-stale", drillStale.String())
+	d.node.kill()
+	d.node.start()
 	first := d.roles["commands"]
 	d.writers = []*process{first, d.launchRole(t, "commands")}
 	d.writers[1].ready()
