@@ -34,12 +34,12 @@ const (
 // clicksRun is visitors who number their visits, and somebody who kills what records them.
 type clicksRun struct {
 	*fleet
-	t      *testing.T
-	want   int64
-	pace   float64 // visits a second
-	began  time.Time
-	random *rand.Rand
-	path   string
+	t     *testing.T
+	want  int64
+	pace  float64 // visits a second
+	began time.Time
+	seed  uint64
+	path  string
 
 	next     atomic.Int64
 	answered *bitmap // by number
@@ -47,7 +47,7 @@ type clicksRun struct {
 	cut      atomic.Int64 // asked and not answered
 	wrong    atomic.Int64
 	paused   atomic.Bool
-	kills    map[string]int
+	kills    [3]atomic.Int64 // of node, sink and broker
 }
 
 // bitmap is a set of numbers below its size. Each number is added by one goroutine; Words are shared.
@@ -76,7 +76,8 @@ func TestClicksUnderKill(t *testing.T) {
 	watching.Go(func() { r.watch(done) })
 	r.killUntil(done)
 	watching.Wait()
-	t.Logf("%d visits in %s, %d answered, %d cut off; killed %v", r.next.Load(), time.Since(r.began).Round(time.Second), r.redirect.Load(), r.cut.Load(), r.kills)
+	t.Logf("%d visits in %s, %d answered, %d cut off; killed: node %d times, sink %d, broker %d", r.next.Load(), time.Since(r.began).Round(time.Second), r.redirect.Load(), r.cut.Load(),
+		r.kills[0].Load(), r.kills[1].Load(), r.kills[2].Load())
 	if r.wrong.Load() > 0 {
 		t.Errorf("%d wrong answers", r.wrong.Load())
 	}
@@ -85,7 +86,7 @@ func TestClicksUnderKill(t *testing.T) {
 
 func newClicksRun(t *testing.T) *clicksRun {
 	t.Helper()
-	r := &clicksRun{t: t, want: clicksShort, kills: map[string]int{}}
+	r := &clicksRun{t: t, want: clicksShort}
 	if n, err := strconv.ParseInt(os.Getenv("HOPLOG_CLICKS"), 10, 64); err == nil && n > 0 {
 		r.want = n
 	}
@@ -95,7 +96,7 @@ func newClicksRun(t *testing.T) *clicksRun {
 	}
 	t.Logf("seed %d (again: make clicks CLICKS=%d SEED=%[1]d)", seed, r.want)
 	r.pace = min(clicksPace, float64(r.want)/clicksLeast.Seconds())
-	r.random = rand.New(rand.NewPCG(seed, 1))
+	r.seed = seed
 	r.answered = newBitmap(r.want + clicksVisitor*clicksAtOnce)
 	r.fleet = startFleet(t, "--partitions", "4")
 	node := r.roles["redirect"]
@@ -204,36 +205,33 @@ func (r *clicksRun) progress() {
 	fmt.Fprintf(os.Stderr, "[%-*s] %d of %d visits, %.0f/s, about %s left\n", width, bar, n, r.want, float64(n)/took.Seconds(), left.Round(time.Second))
 }
 
-// killUntil kills the node, the sink or the broker at random intervals, and starts it again after a while.
+// killUntil kills the node, the sink and the broker, each at random intervals, and starts them again after a while.
 func (r *clicksRun) killUntil(done chan struct{}) {
-	for {
-		pause := time.Duration(500+r.random.IntN(3000)) * time.Millisecond
-		select {
-		case <-done:
-			return
-		case <-time.After(pause):
-		}
-		away := time.Duration(r.random.IntN(1500)) * time.Millisecond
-		switch r.random.IntN(5) {
-		case 0, 1:
-			r.kill("redirect", away)
-		case 2, 3:
-			r.kill("analytics", away)
-		default:
-			r.kills["kafka"]++
-			r.broker.Kill()
-			time.Sleep(away)
-			r.broker.Restart()
-		}
+	var killers sync.WaitGroup
+	for i, k := range []struct {
+		pause       time.Duration // at most, and half of it at least
+		kill, start func()
+	}{
+		{6 * time.Second, r.roles["redirect"].kill, r.roles["redirect"].launch},
+		{8 * time.Second, r.roles["analytics"].kill, r.roles["analytics"].launch},
+		{20 * time.Second, r.broker.Kill, r.broker.Restart},
+	} {
+		random := rand.New(rand.NewPCG(r.seed, uint64(i)))
+		killers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(k.pause/2 + time.Duration(random.Int64N(int64(k.pause/2)))):
+				}
+				k.kill()
+				time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+				k.start()
+				r.kills[i].Add(1)
+			}
+		})
 	}
-}
-
-func (r *clicksRun) kill(role string, away time.Duration) {
-	r.kills[role]++
-	p := r.roles[role]
-	p.kill()
-	time.Sleep(away)
-	p.launch()
+	killers.Wait()
 }
 
 // count waits until all has arrived, and compares ClickHouse with the answers, one by one.
