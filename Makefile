@@ -235,6 +235,20 @@ chaos: build
 	@HOPLOG_CHAOS_ROUNDS=$(ROUNDS) HOPLOG_CHAOS_KAFKA_ROUNDS=$(KAFKA_ROUNDS) HOPLOG_CHAOS_SEED=$(SEED) \
 		go test -count=1 -v -timeout 3h -run '^TestChaos' ./gateway/systemtest | grep -v '^=== '
 
+DRILL_SECONDS ?= 20
+
+## drills: each thing behind the redirects fails for a while, under load (DRILL_SECONDS=20)
+.PHONY: drills
+drills: build kafka
+	@HOPLOG_DRILL_SECONDS=$(DRILL_SECONDS) go test -count=1 -v -timeout 1h -run '^TestDrills' ./gateway/systemtest | grep -v '^=== '
+
+CLICKS ?= 10000000
+
+## clicks: count clicks under kill -9 of node, sink and broker, one by one (CLICKS=10000000 SEED=N)
+.PHONY: clicks
+clicks: build kafka
+	@HOPLOG_CLICKS=$(CLICKS) HOPLOG_CLICKS_SEED=$(SEED) go test -count=1 -v -timeout 12h -run '^TestClicksUnderKill' ./gateway/systemtest | grep -v '^=== '
+
 BENCHES ?= create redirect replay
 
 ## bench: the load scenarios whose figures the README shows (BENCHES="create redirect replay")

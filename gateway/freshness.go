@@ -31,16 +31,20 @@ const (
 // Freshness knows up to which instant the followers of a topic hold everything that the log acknowledged. It is the API's
 // answer to "how old is this?" and "can I see answers?".
 type Freshness struct {
+	// Every is how often the log is asked; default 250 ms. It is set before Run.
+	Every time.Duration
+
 	log       LogEnds
 	topic     string
 	followers []Follower
 	logger    *slog.Logger
 	asOf      atomic.Int64 // microseconds since 1970; 0: not known yet
+	asked     atomic.Int64 // likewise: of the last question that was answered
 }
 
 // NewFreshness makes a Freshness of all the followers together; Run keeps it current.
 func NewFreshness(log LogEnds, topic string, logger *slog.Logger, followers ...Follower) *Freshness {
-	return &Freshness{log: log, topic: topic, followers: followers, logger: logger}
+	return &Freshness{Every: freshnessEvery, log: log, topic: topic, followers: followers, logger: logger}
 }
 
 // Run measures until ctx is done.
@@ -49,7 +53,7 @@ func (f *Freshness) Run(ctx context.Context) {
 		if err := f.measure(ctx); err != nil && ctx.Err() == nil {
 			f.logger.Debug("freshness not measured", "topic", f.topic, "error", err)
 		}
-		sleepFor(ctx, freshnessEvery)
+		sleepFor(ctx, f.Every)
 	}
 }
 
@@ -62,6 +66,7 @@ func (f *Freshness) measure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking for the end of the log: %w", err)
 	}
+	f.asked.Store(asked.UnixMicro())
 	for !f.reached(ends) {
 		if err := f.stopped(); err != nil {
 			return err
@@ -99,8 +104,12 @@ func (f *Freshness) stopped() error {
 }
 
 // AsOf returns the instant, in UTC; everything acknowledged before it can be read. The zero time: not known yet.
-func (f *Freshness) AsOf() time.Time {
-	us := f.asOf.Load()
+func (f *Freshness) AsOf() time.Time { return freshnessInstant(f.asOf.Load()) }
+
+// Asked returns when the log was last asked and answered. The zero time: never yet.
+func (f *Freshness) Asked() time.Time { return freshnessInstant(f.asked.Load()) }
+
+func freshnessInstant(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
 	}

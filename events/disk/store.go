@@ -73,6 +73,15 @@ func isLost(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, os.ErrNotExist) || record.IsInvalidRecord(err) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
+// Condemn marks a store whose content its reader found to be wrong although the checksums hold, so that the next Open sets it
+// aside. It returns the damage.
+func Condemn(dir string, fs vfs.FS, cause error) error {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	return errors.Join(&Damage{dir, cause}, mark(fs, dir, cause))
+}
+
 // inspect finds what an open would not: the mark of an earlier process, and a list of tables (the MANIFEST) that does not end
 // cleanly. A store takes the rest of such a list for a torn write and forgets tables whose log is gone already: a hole.
 func inspect(dir string, fs vfs.FS) error {

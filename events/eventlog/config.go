@@ -87,14 +87,14 @@ func setDefault[T comparable](v *T, to T) {
 }
 
 // clientOptions are common to every client of ours: those of a client that finds out within a second that a broker died.
-func (c Config) clientOptions(logger *slog.Logger) ([]kgo.Opt, error) {
+func (c Config) clientOptions(logger kgo.Logger) ([]kgo.Opt, error) {
 	if len(c.Brokers) == 0 {
 		return nil, errors.New("no kafka broker configured")
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ClientID(c.ClientID),
-		kgo.WithLogger(clientLogger{logger}),
+		kgo.WithLogger(logger),
 		kgo.MetadataMinAge(50 * time.Millisecond),
 		kgo.DialTimeout(time.Second),
 		kgo.RequestTimeoutOverhead(2 * time.Second),

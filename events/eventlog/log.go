@@ -17,6 +17,7 @@ import (
 type Log struct {
 	cfg    Config
 	logger *slog.Logger
+	said   *clientLogger
 	client *kgo.Client
 	admin  *kadm.Client
 	status connStatus
@@ -28,7 +29,7 @@ const adminDeadline = 10 * time.Second
 // Open checks the configuration and makes the handle. It sends nothing yet; see WaitReady.
 func Open(cfg Config, logger *slog.Logger) (*Log, error) {
 	cfg = cfg.withDefaults()
-	l := &Log{cfg: cfg, logger: logger}
+	l := &Log{cfg: cfg, logger: logger, said: newClientLogger(logger)}
 	if _, err := cfg.compression(); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func Open(cfg Config, logger *slog.Logger) (*Log, error) {
 func (l *Log) Close() { l.client.Close() }
 
 func (l *Log) newClient(extra ...kgo.Opt) (*kgo.Client, error) {
-	opts, err := l.cfg.clientOptions(l.logger)
+	opts, err := l.cfg.clientOptions(l.said)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,7 @@ func (n *node) startAdmin(context.Context) error {
 // statusReport is what `hoplog status` shows of a process.
 type statusReport struct {
 	Version     string                `json:"version"`
+	State       string                `json:"state"`
 	Ready       bool                  `json:"ready"`
 	Roles       map[string]roleHealth `json:"roles"`
 	Domain      string                `json:"domain,omitempty"`
@@ -64,6 +65,7 @@ type statusReport struct {
 	Writers     []writerStatus        `json:"writers,omitempty"`
 	Projections []projectionStatus    `json:"projections,omitempty"`
 	AsOf        *time.Time            `json:"as_of,omitempty"`
+	DataAge     *float64              `json:"data_age_seconds,omitempty"`  // of what a redirect node or the API answers from, at most
 	ListsAge    *float64              `json:"lists_age_seconds,omitempty"` // at most; missing before the first pulse
 	Clicks      *gateway.ClickStatus  `json:"clicks,omitempty"`
 	Scan        *scan.Status          `json:"scan,omitempty"` // who guesses codes
@@ -102,7 +104,7 @@ type engineStatus struct {
 
 func (n *node) status(ctx context.Context) statusReport {
 	health := n.health.report()
-	r := statusReport{Version: version, Ready: health.Ready, Roles: health.Roles}
+	r := statusReport{Version: version, State: health.State, Ready: health.Ready, Roles: health.Roles, DataAge: health.DataAge}
 	if n.control != nil {
 		r.Control, r.Domain = n.control.Seq(), n.control.Current().DefaultDomain().GetNamespace()
 	}

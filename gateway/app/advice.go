@@ -29,6 +29,9 @@ func (r *statusReport) attention(now time.Time) (list []advice) {
 		say("read models", fmt.Sprintf("as of %s ago", now.Sub(*r.AsOf).Round(time.Second)),
 			"writes answer 503 until they have caught up; is the broker reachable (`hoplog topics`), is the disk slow?")
 	}
+	if r.AsOf == nil && r.DataAge != nil && *r.DataAge > staleReads.Seconds() {
+		say("redirects", fmt.Sprintf("may be %.0f s old", *r.DataAge), "known links are served as of then: is the broker reachable (`hoplog topics`)?")
+	}
 	if r.ListsAge != nil && *r.ListsAge > staleReads.Seconds() {
 		say("lists and switches", fmt.Sprintf("may be %.0f s old", *r.ListsAge), "links of low trust answer 503 meanwhile: is the broker reachable, does a process write the control stream (`hoplog status` of the commands role)?")
 	}

@@ -22,10 +22,13 @@ type dataDisk struct {
 
 	mu     sync.Mutex
 	stores []*disk.Damage
+	found  uint64                   // damages since the start
+	mends  uint64                   // stores that were made again while this process ran
+	heard  map[string]chan struct{} // by store: who makes it again
 }
 
 // storesOf says which stores a role answers from.
-var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links"}, roleRedirect: {"redirects"}, roleEffects: {"effects"}}
+var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links"}, roleRedirect: {"redirects", "control"}, roleEffects: {"effects"}}
 
 // watchDisk begins to watch that there is room.
 func (n *node) watchDisk(context.Context) error {
@@ -36,7 +39,7 @@ func (n *node) watchDisk(context.Context) error {
 	if err := guard.Full(); errors.Is(err, disk.ErrReadOnly) {
 		return fmt.Errorf("%w: mount it for writing, or choose another directory with --data", err)
 	} // on a full disk redirects can be served all the same: the reserve is enough to open what there is
-	n.disk = &dataDisk{dir: n.dir(""), guard: guard}
+	n.disk = &dataDisk{dir: n.dir(""), guard: guard, heard: map[string]chan struct{}{}}
 	n.work("disk watch", func(ctx context.Context) error { guard.Run(ctx); return nil })
 	n.health.trouble = n.disk.trouble
 	n.disk.register(n.registry)
@@ -51,11 +54,12 @@ func (d *dataDisk) register(registry *prometheus.Registry) {
 	gauge("hoplog_disk_free_bytes", "Bytes that are free under the data directory.", func() float64 { return float64(d.guard.Free()) })
 	gauge("hoplog_disk_reserve_bytes", "Bytes that are kept free: below it writes are refused.", func() float64 { return float64(d.guard.Reserve()) })
 	gauge("hoplog_disk_refusing", "1 while writes are refused, because the disk is full or read-only.", func() float64 { return truth(d.guard.Full() != nil) })
-	gauge("hoplog_stores_damaged", "Stores that were found to be damaged since the start.", func() float64 {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return float64(len(d.stores))
-	})
+	gauge("hoplog_stores_damaged", "Stores that are known to be damaged now.", d.locked(func() float64 { return float64(len(d.stores)) }))
+	count := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, d.locked(value)))
+	}
+	count("hoplog_store_damages_total", "Damages of stores that were found since the start.", func() float64 { return float64(d.found) })
+	count("hoplog_store_repairs_total", "Damaged stores that were made again from the log while they were served.", func() float64 { return float64(d.mends) })
 }
 
 // commitsWait says why projections do not commit now. A process that stops commits all the same, for the reserve is enough.
@@ -66,11 +70,55 @@ func (n *node) commitsWait() error {
 	return n.disk.guard.Full()
 }
 
-// damaged remembers a store that was found to be damaged.
+func (d *dataDisk) locked(value func() float64) func() float64 {
+	return func() float64 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return value()
+	}
+}
+
+// damaged remembers a store that was found to be damaged, and tells who makes it again.
 func (d *dataDisk) damaged(found *disk.Damage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stores = append(d.stores, found)
+	d.found++
+	if c := d.heard[d.storeOf(found)]; c != nil {
+		notify(c)
+	}
+}
+
+// storeOf returns the name of a damaged store, empty if it is none of this directory.
+func (d *dataDisk) storeOf(found *disk.Damage) string {
+	inside, err := filepath.Rel(d.dir, found.Dir)
+	if err != nil {
+		return ""
+	}
+	store, _, _ := strings.Cut(inside, string(filepath.Separator))
+	return store
+}
+
+// hurt returns what is told of a store's damage from now on, and of damage that is known already.
+func (d *dataDisk) hurt(store string) chan struct{} {
+	c := make(chan struct{}, 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heard[store] = c
+	for _, found := range d.stores {
+		if d.storeOf(found) == store {
+			notify(c)
+		}
+	}
+	return c
+}
+
+// repaired forgets the damage of a store that was made again.
+func (d *dataDisk) repaired(dir string) {
+	d.mended(dir)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mends++
 }
 
 // trouble is what the disk means for a role. A redirect node goes on with what it can read.
@@ -91,8 +139,7 @@ func (d *dataDisk) damageOf(role string) *disk.Damage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, found := range d.stores {
-		inside, err := filepath.Rel(d.dir, found.Dir)
-		if store, _, _ := strings.Cut(inside, string(filepath.Separator)); err == nil && slices.Contains(storesOf[role], store) {
+		if slices.Contains(storesOf[role], d.storeOf(found)) {
 			return found
 		}
 	}

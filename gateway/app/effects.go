@@ -23,12 +23,14 @@ const (
 )
 
 // hasEffects reports whether anything is configured that an effects process would do.
-func (s settings) hasEffects() bool { return s.GetString(setPurgeURL) != "" }
+func (s settings) hasEffects() bool {
+	return s.GetString(setPurgeURL) != "" || s.GetString(setRedis) != ""
+}
 
 // startEffects follows the links and carries their changes to the caches outside.
 func (n *node) startEffects(context.Context) error {
 	if !n.hasEffects() {
-		return usagef("the role %s has nothing to do: name the CDN's purge address with --%s", roleEffects, setPurgeURL)
+		return usagef("the role %s has nothing to do: name the CDN's purge address with --%s, or the Redis that nodes share with --%s", roleEffects, setPurgeURL, setRedis)
 	}
 	fold, err := openStore(n, "effects", func() (*effects.Fold, error) {
 		return effects.OpenFold(effects.FoldConfig{Dir: n.dir("effects"), Source: n.source, Pebble: n.pebble()})
@@ -37,8 +39,15 @@ func (n *node) startEffects(context.Context) error {
 		return fmt.Errorf("opening effects: %w", err)
 	}
 	n.onClose("effects", fold.Close)
-	caughtUp := n.follow("effects fold", fold.Runner)
-	handlers, err := n.effectHandlers()
+	caughtUp := &atomic.Bool{}
+	n.work("effects fold", func(ctx context.Context) error {
+		if err := toEnd(ctx, fold.Runner); err != nil {
+			return err
+		}
+		caughtUp.Store(true)
+		return fold.Run(ctx)
+	})
+	handlers, err := n.effectHandlers(fold)
 	if err != nil {
 		return err
 	}
@@ -67,7 +76,7 @@ func (n *node) startEffects(context.Context) error {
 }
 
 // effectHandlers are the handlers that are configured. What they hold is closed after the role.
-func (n *node) effectHandlers() (list []effects.Handler, err error) {
+func (n *node) effectHandlers(fold *effects.Fold) (list []effects.Handler, err error) {
 	if n.GetString(setPurgeURL) != "" {
 		purger, err := effects.NewPurger(n.purge())
 		if err != nil {
@@ -75,6 +84,13 @@ func (n *node) effectHandlers() (list []effects.Handler, err error) {
 		}
 		n.onClose("purge requests", func() error { purger.Close(); return nil })
 		list = append(list, purger.Handler(n.purgeBound()))
+	}
+	tier, err := n.sharedTier()
+	if err != nil {
+		return nil, err
+	}
+	if tier != nil {
+		list = append(list, effects.SharedTier(fold, n.nodeBound(), tier.Put))
 	}
 	return list, nil
 }

@@ -44,6 +44,7 @@ var (
 	metricWrites = prometheus.NewDesc("hoplog_shared_tier_writes_total", "Links for the Redis that nodes share, by what became of them.", []string{"result"}, nil)
 	metricOpen   = prometheus.NewDesc("hoplog_shared_tier_open", "1 while the Redis that nodes share does not answer and is not asked.", nil, nil)
 	metricOpened = prometheus.NewDesc("hoplog_shared_tier_opened_total", "How often it stopped to answer in time.", nil, nil)
+	metricAge    = prometheus.NewDesc("hoplog_data_age_seconds", "How old what this process answers from can be at most.", nil, nil)
 	metricSink   = prometheus.NewDesc("hoplog_sink_clicks_total", "Clicks that the sink of a partition met, over all its writers.", []string{"partition", "state"}, nil)
 )
 
@@ -58,8 +59,12 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	for role, health := range c.n.health.report().Roles {
+	report := c.n.health.report()
+	for role, health := range report.Roles {
 		gauge(metricReady, truth(health.State != stateNot), role)
+	}
+	if report.DataAge != nil {
+		gauge(metricAge, *report.DataAge)
 	}
 	for _, r := range c.n.runners() {
 		s := r.Status()

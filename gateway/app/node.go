@@ -124,7 +124,11 @@ func (n *node) start(ctx context.Context) error {
 	if n.dev {
 		steps = append(steps, n.startBroker, n.startEngine)
 	}
-	steps = append(steps, n.openLog, n.startControl)
+	steps = append(steps, n.openLog)
+	if n.has(roleRedirect) {
+		steps = append(steps, n.openRedirects)
+	}
+	steps = append(steps, n.meetTopics, n.startControl)
 	// Writers before those who wait for them; visitors and clients last.
 	for _, role := range []struct {
 		name  string
@@ -207,23 +211,31 @@ func (n *node) lock(context.Context) error {
 	return nil
 }
 
-// openLog connects to the brokers and learns how many partitions there are. The commands role makes the topics and
-// checks their settings; the other roles wait for them.
-func (n *node) openLog(ctx context.Context) error {
+// openLog prepares what speaks to the brokers. It does not wait for them.
+func (n *node) openLog(context.Context) error {
 	log, err := eventlog.Open(n.kafka(), n.logger)
 	if err != nil {
 		return usageError{err}
 	}
 	n.log = log
 	n.onClose("log", func() error { log.Close(); return nil })
-	if n.has(roleCommands) {
-		err = n.makeTopics(ctx)
-	} else {
-		err = n.awaitTopics(ctx)
-	}
 	n.source, n.ends = runner.FromLog(log), newLogEnds(log)
 	n.cache = runner.NewCache(n.cacheBytes())
-	return err
+	return nil
+}
+
+// meetTopics learns how many partitions there are. The commands role makes the topics and checks their settings; the other
+// roles wait for them, but for a redirect node that knows from its store: it can serve without the log.
+func (n *node) meetTopics(ctx context.Context) error {
+	if n.has(roleCommands) {
+		return n.makeTopics(ctx)
+	}
+	if store := n.parts.redirects; store != nil {
+		if n.count = len(store.Positions()); n.count > 0 {
+			return nil
+		}
+	}
+	return n.awaitTopics(ctx)
 }
 
 func (n *node) makeTopics(ctx context.Context) error {
@@ -297,19 +309,24 @@ func (n *node) patiently(ctx context.Context, what string, try func(ctx context.
 }
 
 // startControl returns once the control state stands at the log's end, or cannot be read: before that a server would know
-// no key and no domain, and refuse everybody.
+// no key and no domain, and refuse everybody. A redirect node whose disk holds the state does not wait for a log that does not
+// answer.
 func (n *node) startControl(ctx context.Context) error {
 	if !n.has(roleAPI) && !n.has(roleRedirect) && !n.has(roleEffects) {
 		return nil
 	}
-	store, err := control.Open(n.source, n.logger)
+	store, err := openStore(n, "control", func() (*control.Store, error) {
+		return control.OpenOnDisk(control.Config{Dir: n.dir("control"), Source: n.source, Pebble: n.pebble(), Logger: n.logger, Lean: !n.has(roleAPI)})
+	})
 	if err != nil {
 		return fmt.Errorf("opening control state: %w", err)
 	}
-	if !n.has(roleAPI) {
-		store.Lean()
-	}
 	n.control = store
+	n.onClose("control state", store.Close)
+	known, err := store.FreshAt()
+	if err != nil {
+		return err
+	}
 	looked := make(chan struct{})
 	n.work("control", func(ctx context.Context) error {
 		err := toEnd(ctx, store.Runner)
@@ -319,8 +336,15 @@ func (n *node) startControl(ctx context.Context) error {
 		}
 		return store.Run(ctx)
 	})
+	var enough <-chan time.Time
+	if n.has(roleRedirect) && !known.IsZero() {
+		enough = time.After(logAsked)
+	}
 	select {
 	case <-looked:
+		return nil
+	case <-enough:
+		n.logger.Warn("going on with the control state on the disk: the log does not answer", "as_of", known)
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/viper"
 
 	"github.com/hoplog/hoplog/events/eventlog"
@@ -36,11 +37,21 @@ func TestControlIsReadBeforeServersStart(t *testing.T) {
 		Domain: &pb.Domain{Namespace: "s.example", IsDefault: true}}}}}})
 	source := &awayAtFirst{Source: log}
 	source.fails.Store(3)
-	n := &node{settings: settings{viper.New()}, roles: []string{roleAPI}, logger: slog.New(slog.DiscardHandler), source: source}
+	v := viper.New()
+	v.Set("data", t.TempDir())
+	n := &node{settings: settings{v}, roles: []string{roleAPI}, logger: slog.New(slog.DiscardHandler), source: source, health: newHealth(),
+		registry: prometheus.NewRegistry()}
 	n.life, n.end = context.WithCancel(t.Context())
-	defer n.end()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+	defer func() {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := n.watchDisk(ctx); err != nil {
+		t.Fatal(err)
+	}
 	if err := n.startControl(ctx); err != nil {
 		t.Fatal(err)
 	}

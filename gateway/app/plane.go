@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync/atomic"
 
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/gateway/certificates"
@@ -14,9 +13,9 @@ import (
 )
 
 // servePlane opens the listeners of the redirects and serves them.
-func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, gate *deny.Gate, caughtUp *atomic.Bool) error {
-	deps := gateway.RedirectDeps{Store: store, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
-		Complete: func() error { return n.redirectsComplete(store, caughtUp) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops"),
+func (n *node) servePlane(store *redirects.Store, recorder *gateway.ClickRecorder, gate *deny.Gate, age *dataAge) error {
+	deps := gateway.RedirectDeps{Store: wholeStore{store, &age.complete}, Domains: domains{n.control}, Recorder: recorder, Gate: gate, Logger: n.logger,
+		Complete: func() error { return n.redirectsComplete(store, age) }, Loops: n.GetInt("redirect-loops"), TrustedHops: n.GetInt("trusted-hops"),
 		MaxConnections: connections(descriptors(), n.redirectListeners())}
 	if err := n.trust(&deps); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -42,6 +41,7 @@ type parts struct {
 	scan      *scan.Guard
 	shared    *shared.Tier
 	effects   *effectsPart
+	follows   *followed // of the redirects
 	// propagation is measured where changes arrive.
 	propagation []*propagation
 }
@@ -164,14 +164,15 @@ func (n *node) clickStore() (*clicks.Store, error) {
 	return store, nil
 }
 
-func (n *node) startRedirect(ctx context.Context) error {
+// openRedirects opens what a redirect node answers from. It needs no log, and knows how many partitions the log has.
+func (n *node) openRedirects(context.Context) error {
 	tier, err := n.sharedTier()
 	if err != nil {
 		return err
 	}
-	follows := &followed{measure: n.newPropagation(roleRedirect, n.nodeBound())}
+	n.parts.follows = &followed{measure: n.newPropagation(roleRedirect, n.nodeBound())}
 	store, err := openStore(n, "redirects", func() (*redirects.Store, error) {
-		cfg := redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Observe: follows.observe, Memory: n.GetInt("hot-links") << 20}
+		cfg := redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Observe: n.parts.follows.observe, Memory: n.GetInt("hot-links") << 20}
 		if tier != nil {
 			cfg.Shared = tier
 		}
@@ -182,11 +183,20 @@ func (n *node) startRedirect(ctx context.Context) error {
 	}
 	n.parts.redirects = store
 	n.onClose("redirects", store.Close)
-	caughtUp := n.follow("redirects projection", store.Runner)
-	if tier != nil {
-		n.share(tier, store, caughtUp)
+	return nil
+}
+
+func (n *node) startRedirect(context.Context) error {
+	store := n.parts.redirects
+	n.followRedirects(store)
+	age, err := n.startAge(store, n.control)
+	if err != nil {
+		return err
 	}
-	follows.caughtUp.Store(caughtUp)
+	n.parts.follows.caughtUp.Store(&age.caught)
+	if tier := n.parts.shared; tier != nil {
+		n.share(tier, store, &age.caught)
+	}
 	session, err := n.log.NewAppender(eventlog.Clicks)
 	if err != nil {
 		return fmt.Errorf("opening producer session: %w", err)
@@ -202,52 +212,34 @@ func (n *node) startRedirect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.servePlane(store, recorder, gate, caughtUp); err != nil {
+	if err := n.servePlane(store, recorder, gate, age); err != nil {
 		return err
 	}
-	n.health.add(roleRedirect, func() roleHealth { return n.redirectHealth(store, caughtUp) })
+	n.health.add(roleRedirect, func() roleHealth { return n.redirectHealth(store, age) })
 	return nil
 }
 
 // redirectHealth: a node with a usable map stays ready whatever happens to the log, and says so.
-func (n *node) redirectHealth(store *redirects.Store, caughtUp *atomic.Bool) roleHealth {
+func (n *node) redirectHealth(store *redirects.Store, age *dataAge) roleHealth {
 	if h := controlHealth(n.control.Current()); h.State == stateNot {
 		return h
 	}
 	broken := errors.Join(store.Err(), n.control.Err())
 	switch {
-	case broken != nil && (caughtUp.Load() || store.Positions() != nil):
+	case broken != nil && age.complete.Load():
 		return degraded(broken.Error())
 	case broken != nil:
 		return notReady(broken.Error())
-	case !caughtUp.Load():
-		return notReady("reading the log for the first time")
 	}
-	return n.listsHealth()
+	return worse(age.health(n.began), n.listsHealth())
 }
 
 // redirectsComplete says why this node may not know a link or domain that exists.
-func (n *node) redirectsComplete(store *redirects.Store, caughtUp *atomic.Bool) error {
+func (n *node) redirectsComplete(store *redirects.Store, age *dataAge) error {
 	if err := errors.Join(store.Err(), n.control.Err()); err != nil {
 		return err
 	}
-	if !caughtUp.Load() || n.control.Current() == nil {
-		return errors.New("this node has not read the log to its end yet")
-	}
-	return nil
-}
-
-// follow runs a projection. The flag is set once it stood at the log's end.
-func (n *node) follow(name string, r *runner.Runner) *atomic.Bool {
-	caughtUp := &atomic.Bool{}
-	n.work(name, func(ctx context.Context) error {
-		if err := toEnd(ctx, r); err != nil {
-			return err
-		}
-		caughtUp.Store(true)
-		return r.Run(ctx)
-	})
-	return caughtUp
+	return age.tell()
 }
 
 // toEnd folds up to the log's end, however long the log cannot be asked. Only what stops the runner for good, and the end of
@@ -286,10 +278,14 @@ func (n *node) startAPI(ctx context.Context) error {
 	}
 	n.parts.links = records
 	n.onClose("links", records.Close)
-	n.follow("links projection", records.Runner)
+	n.work("links projection", records.Run)
 	n.work("request sweeper", records.SweepRequests)
 	n.parts.freshness = gateway.NewFreshness(n.log, eventlog.EventsLink, n.logger, records)
 	n.work("freshness", func(ctx context.Context) error { n.parts.freshness.Run(ctx); return nil })
+	n.health.addAge(func() (time.Duration, bool) {
+		at := n.parts.freshness.AsOf()
+		return max(0, time.Since(at)), !at.IsZero()
+	})
 	deps := gateway.APIDeps{Logger: n.logger, Metrics: n.registry, Control: n.control, Links: records, Submitter: submitter, ControlSubmitter: controls,
 		ControlAt: n.control, LinksAt: records, Freshness: n.parts.freshness, Now: time.Now,
 		Complete: func() error { return errors.Join(n.control.Err(), n.parts.freshness.Ready()) }, Writable: n.disk.guard.Full,

@@ -111,6 +111,9 @@ func (r statusReport) print(w io.Writer) error {
 	if r.AsOf != nil {
 		fmt.Fprintf(t, "read models\tas of %s\t(%s ago)\n", r.AsOf.Format(time.RFC3339), time.Since(*r.AsOf).Round(time.Millisecond))
 	}
+	if r.DataAge != nil {
+		fmt.Fprintf(t, "data\tat most %.1f s old\n", *r.DataAge)
+	}
 	if r.ListsAge != nil {
 		fmt.Fprintf(t, "lists and switches\tat most %.1f s old\n", *r.ListsAge)
 	}

@@ -56,18 +56,17 @@ func (f *Fold) Close() error {
 	return f.store.Close()
 }
 
-// Record returns the encoded redirect record of a link as of the newest version that is folded, and that version; nil if there
-// is no such link.
-func (f *Fold) Record(namespace, code string) (record []byte, version uint64, err error) {
+// Link returns what visitors of a link are served by, as of the newest version that is folded; nil if there is no such link.
+func (f *Fold) Link(namespace, code string) (*pb.Redirect, error) {
 	value, found, err := f.store.Get(nil, linkKey(keyRecord, events.BucketOf(namespace, code), namespace, code))
 	if err != nil || !found {
-		return nil, 0, err
+		return nil, err
 	}
-	var r pb.Redirect
-	if err := r.UnmarshalVT(value); err != nil {
-		return nil, 0, fmt.Errorf("decoding the stored record: %w", err)
+	link := &pb.Redirect{}
+	if err := link.UnmarshalVT(value); err != nil {
+		return nil, fmt.Errorf("decoding the stored record: %w", err)
 	}
-	return value, r.GetVersion(), nil
+	return link, nil
 }
 
 // cached reports whether an answer of a link may lie in a cache, now or since an earlier version.

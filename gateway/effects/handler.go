@@ -11,6 +11,7 @@ import (
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
 	"github.com/hoplog/hoplog/events/eventlog/pubsub"
+	"github.com/hoplog/hoplog/schemas/pb"
 )
 
 // ErrPermanent says that an effect will not succeed however often it is tried: its message becomes a dead letter at once.
@@ -29,18 +30,18 @@ type Handler struct {
 	Bound time.Duration
 }
 
-// SharedTier is the handler that keeps a tier between processes current: put writes a link's encoded redirect record under its
-// route key, and must not let an older version overwrite a newer one.
-func SharedTier(fold *Fold, bound time.Duration, put func(ctx context.Context, routeKey []byte, version uint64, record []byte) error) Handler {
+// SharedTier is the handler that keeps a tier between processes current: put writes a link under its route key, and must not
+// let an older version overwrite a newer one.
+func SharedTier(fold *Fold, bound time.Duration, put func(ctx context.Context, routeKey []byte, link *pb.Redirect) error) Handler {
 	return Handler{Name: "shared", Bound: bound, Do: func(ctx context.Context, c *Change) error {
-		record, version, err := fold.Record(c.Namespace, c.Code)
+		link, err := fold.Link(c.Namespace, c.Code)
 		if err != nil {
 			return err
 		}
-		if record == nil {
+		if link == nil {
 			return fmt.Errorf("%w: there is no such link", ErrPermanent)
 		}
-		return put(ctx, []byte(events.RouteKey(c.Namespace, c.Code)), version, record)
+		return put(ctx, []byte(events.RouteKey(c.Namespace, c.Code)), link)
 	}}
 }
 

@@ -183,10 +183,10 @@ func TestEffectsOfAcceptedChanges(t *testing.T) {
 	r.update("plain", 4, 0)
 	r.ship()
 	r.want("was@3", "old@3", "plain@3", "plain@4")
-	record, version, err := role.fold.Record(host, "was")
+	link, err := role.fold.Link(host, "was")
 	r.must(err)
-	if version != 3 || len(record) == 0 {
-		t.Errorf("record of version %d, %d bytes", version, len(record))
+	if link.GetVersion() != 3 {
+		t.Errorf("folded: %v", link)
 	}
 	role.stop()
 	r.update("old", 4, 60) // while nobody is there

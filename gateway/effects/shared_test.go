@@ -27,20 +27,19 @@ func TestSharedTierGetsTheNewestRecord(t *testing.T) {
 	defer fold.Close()
 	r.must(fold.RunToEnd(soon(t)))
 	var key string
-	var version uint64
-	var record pb.Redirect
-	tier := effects.SharedTier(fold, time.Second, func(_ context.Context, routeKey []byte, v uint64, value []byte) error {
-		key, version = string(routeKey), v
-		return record.UnmarshalVT(value)
+	var record *pb.Redirect
+	tier := effects.SharedTier(fold, time.Second, func(_ context.Context, routeKey []byte, link *pb.Redirect) error {
+		key, record = string(routeKey), link
+		return nil
 	})
 	r.must(tier.Do(soon(t), &effects.Change{Namespace: host, Code: "a", Version: 2}))
-	if key != events.RouteKey(host, "a") || version != 3 || record.GetTarget() != "https://a.example/2" || !record.GetBanned() {
-		t.Errorf("key %q version %d record %v", key, version, &record)
+	if key != events.RouteKey(host, "a") || record.GetVersion() != 3 || record.GetTarget() != "https://a.example/2" || !record.GetBanned() {
+		t.Errorf("key %q record %v", key, record)
 	}
 	if err := tier.Do(soon(t), &effects.Change{Namespace: host, Code: "nobody", Version: 1}); !errors.Is(err, effects.ErrPermanent) {
 		t.Errorf("a link that there is not: %v", err)
 	}
-	down := effects.SharedTier(fold, time.Second, func(context.Context, []byte, uint64, []byte) error { return fmt.Errorf("down") })
+	down := effects.SharedTier(fold, time.Second, func(context.Context, []byte, *pb.Redirect) error { return fmt.Errorf("down") })
 	if err := down.Do(soon(t), &effects.Change{Namespace: host, Code: "a", Version: 2}); err == nil || errors.Is(err, effects.ErrPermanent) {
 		t.Errorf("a tier that is down: %v", err)
 	}

@@ -150,7 +150,7 @@ func (l *life) startAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.closes = append(l.closes, l.links.Close, func() error { l.control.Close(); return nil })
+	l.closes = append(l.closes, l.links.Close, l.control.Close)
 	fresh := gateway.NewFreshness(l.log, eventlog.EventsLink, l.w.logger, l.links)
 	l.run(ctx, "control", func(ctx context.Context) error {
 		for ctx.Err() == nil && l.control.RunToEnd(ctx) != nil && l.control.Err() == nil {

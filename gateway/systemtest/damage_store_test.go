@@ -1,6 +1,8 @@
 package systemtest
 
 import (
+	"crypto/rand"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -147,5 +149,67 @@ func TestDamageAtRunTimeIsReported(t *testing.T) {
 				return redirects == len(s.links) && records == len(s.links)
 			})
 		})
+	}
+}
+
+// A store of redirects that is damaged while it is served is made again beside and switched, without a restart. Meanwhile each
+// link is right, or 503.
+func TestRedirectsAreMadeAgainWhileServed(t *testing.T) {
+	p := dev(t, "--partitions", "1")
+	rows := make([]fields, 500)
+	for i := range rows {
+		target := "https://example.com/" // long, and of no pattern, so that links are most of the store
+		for range 10 {
+			target += rand.Text()
+		}
+		rows[i] = fields{"target": target, "code": fmt.Sprintf("made-%03d", i)}
+	}
+	if a := p.api("POST", "/v1/links:batch", fields{"links": rows}); a.status != http.StatusOK {
+		t.Fatalf("%d %.300s", a.status, a.raw)
+	}
+	p.eventually("the last is served", func() bool { return p.visitAs("HEAD", "/made-499").status == http.StatusFound })
+	stop := func() {
+		if code, _ := p.stop(); code != 0 {
+			t.Fatal("exit", code)
+		}
+	}
+	stop()
+	p.start() // the store's log becomes a table
+	stop()
+	dir := filepath.Join(p.data, "redirects")
+	for _, path := range storeFiles(t, dir, "*.sst") {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := info.Size() * 6 / 10; at < info.Size()*9/10; at += 50 { // of the links: positions before, the index after
+			segmentstest.Flip(t, path, at)
+		}
+	}
+	visit := func() (right, unavailable int) {
+		for i := range rows {
+			switch a := p.visitAs("HEAD", fmt.Sprintf("/made-%03d", i)); {
+			case a.status == http.StatusFound && a.header.Get("Location") == rows[i]["target"]:
+				right++
+			case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "":
+				unavailable++
+			default:
+				t.Errorf("link %d: %d %s", i, a.status, a.header.Get("Location"))
+			}
+		}
+		return right, unavailable
+	}
+	p.start()
+	right, unavailable := visit()
+	t.Logf("met at first: %d right, %d unavailable", right, unavailable)
+	p.eventually("all links are served", func() bool { right, _ := visit(); return right == len(rows) })
+	p.eventually("it says that the store is whole", func() bool {
+		_, ready := p.get(p.ports["admin"], "/readyz")
+		_, metrics := p.get(p.ports["admin"], "/metrics")
+		return !strings.Contains(ready, "damaged") && strings.Contains(metrics, "hoplog_store_repairs_total 1") && strings.Contains(metrics, "hoplog_stores_damaged 0") &&
+			strings.Contains(p.out.String(), "a store is damaged") && strings.Contains(p.out.String(), "made again from the log and switched")
+	})
+	if kept, _ := filepath.Glob(filepath.Join(dir, "*.damaged-*")); len(kept) != 1 {
+		t.Errorf("kept: %v", kept)
 	}
 }

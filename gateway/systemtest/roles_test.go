@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog/realkafka"
+	"github.com/hoplog/hoplog/readmodels/clicks/engine"
 	"github.com/hoplog/hoplog/readmodels/clicks/engine/enginetest"
 )
 
@@ -15,23 +16,25 @@ import (
 // runs. The embedded process is for asking: its addresses are those of all roles.
 type fleet struct {
 	*process
-	roles map[string]*process
+	roles      map[string]*process
+	broker     *realkafka.Broker
+	clickhouse *engine.Child
 }
 
-// startFleet starts all roles at once: they wait for what they need of each other.
-func startFleet(t *testing.T) *fleet {
+// startFleet starts all roles at once: they wait for what they need of each other. The process of commands gets these arguments.
+func startFleet(t *testing.T, commands ...string) *fleet {
 	t.Helper()
 	broker := realkafka.Start(t)
 	options := enginetest.Options(t, t.TempDir())
 	options.Command = []string{binary(t)}
 	clickhouse := enginetest.StartWith(t, options)
 
-	f := &fleet{process: newProcess(t, nil, "api", "redirect"), roles: map[string]*process{}}
+	f := &fleet{process: newProcess(t, nil, "api", "redirect"), roles: map[string]*process{}, broker: broker, clickhouse: clickhouse}
 	f.ports["kafka"], f.ports["clickhouse"] = broker.Addr(), clickhouse.Addr()
 	for _, role := range []string{"analytics", "api", "redirect"} {
 		f.launchRole(t, role)
 	}
-	f.launchRole(t, "commands", "--domain", f.domain())
+	f.launchRole(t, "commands", append(commands, "--domain", f.domain())...)
 	for _, role := range f.roles {
 		role.ready()
 	}

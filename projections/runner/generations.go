@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -127,6 +128,28 @@ func (g *Generations) removeOthers() error {
 				return fmt.Errorf("removing an old store: %w", err)
 			}
 		}
+	}
+	return nil
+}
+
+// damagedInfix stands in the names of stores that were set aside.
+const damagedInfix = ".damaged-"
+
+// setAside keeps a generation that was found to be damaged, and only the newest of such: a failing disk must not be filled.
+func (g *Generations) setAside(n int) error {
+	names, err := g.fs.List(g.dir)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", g.dir, err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, generationPrefix) && strings.Contains(name, damagedInfix) {
+			if err := g.fs.RemoveAll(g.fs.PathJoin(g.dir, name)); err != nil {
+				return fmt.Errorf("removing a damaged store: %w", err)
+			}
+		}
+	}
+	if err := g.fs.Rename(g.path(n), g.path(n)+damagedInfix+time.Now().UTC().Format("20060102T150405.000")); err != nil {
+		return fmt.Errorf("setting a damaged store aside: %w", err)
 	}
 	return nil
 }

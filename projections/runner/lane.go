@@ -84,7 +84,7 @@ func (p *part) keep(c *events.Checker) {
 			return
 		}
 		if p.note(e, accepted) {
-			p.accepted = append(p.accepted, Accepted{e, p.partition, record.Offset})
+			p.accepted = append(p.accepted, Accepted{e, record.Value, p.partition, record.Offset})
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (r *Runner) foldLent(p *part) {
 			r.of(p.partition).foldVoid(p.partition, record.Offset)
 			continue
 		}
-		if p.poison = r.foldOne(Accepted{e, p.partition, record.Offset}); p.poison != nil {
+		if p.poison = r.foldOne(Accepted{e, record.Value, p.partition, record.Offset}); p.poison != nil {
 			return
 		}
 	}

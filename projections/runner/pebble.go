@@ -118,7 +118,7 @@ func (p *Pebble) Scan(prefix []byte, f func(key, value []byte) error) error {
 
 // Commit implements Store. It does not sync: see the package comment.
 func (p *Pebble) Commit(writes []*Write) error {
-	for p.full != nil && p.full() != nil {
+	for p.noRoom() {
 		time.Sleep(roomPoll) // the log keeps what is not folded; a store that met a full disk would end the process
 	}
 	err := p.commit(writes)
@@ -127,6 +127,8 @@ func (p *Pebble) Commit(writes []*Write) error {
 	}
 	return nil
 }
+
+func (p *Pebble) noRoom() bool { return p.full != nil && p.full() != nil }
 
 func (p *Pebble) commit(writes []*Write) error {
 	size, changes := 0, 0

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/events/disk"
 )
 
 // Rebuild is a store built again from the log beside the live one.
@@ -24,6 +26,9 @@ type Rebuild struct {
 	Progress func(done, total int64)
 	// Switch makes readers use the new store. When it returns, nobody reads from the old one any more.
 	Switch func(to *Pebble)
+	// Damaged says that the live store is known to be damaged: nothing is compared, it is kept beside the new one, and if its
+	// runner stopped for that, it goes on. It must not run meanwhile.
+	Damaged bool
 }
 
 // Report says what a rebuild found. That any bucket differs means that the live store was wrong: a rebuilt one is nothing
@@ -63,8 +68,10 @@ func (b *Rebuild) Run(ctx context.Context) (report *Report, err error) {
 	if err = b.catchUp(ctx, builder, report); err != nil {
 		return nil, err
 	}
-	if err = b.compare(ctx, builder, store, report); err != nil {
-		return nil, err
+	if !b.Damaged {
+		if err = b.compare(ctx, builder, store, report); err != nil {
+			return nil, err
+		}
 	}
 	if err = store.db.Flush(); err != nil {
 		return nil, fmt.Errorf("flushing the rebuilt store: %w", err)
@@ -179,26 +186,49 @@ func (b *Rebuild) hash(s *pebble.Snapshot) (hashes map[uint32][32]byte, err erro
 
 // swap makes the rebuilt store the live one, on disk and for the live runner and its readers.
 func (b *Rebuild) swap(ctx context.Context, builder *Runner, store *Pebble, number int) (done bool, err error) {
+	for b.Live.Err() != nil && b.Live.running.Load() { // it has stopped and not returned yet
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
 	if err := b.meet(ctx, builder); err != nil {
 		return false, err
 	}
 	defer b.Live.Resume()
+	before := b.Generations.live
 	if err := b.Generations.promote(number); err != nil {
 		return false, err
 	}
-	old := b.Live.exchange(store, builder.journals)
+	old := b.Live.exchange(store, builder)
 	b.Switch(store)
-	if err := errors.Join(old.(*Pebble).Close(), b.Generations.removeOthers()); err != nil {
+	err = old.(*Pebble).Close()
+	if b.Damaged {
+		if err != nil { // no wonder
+			b.Live.cfg.Logger.Warn("a damaged store did not close cleanly", "projection", b.Live.cfg.Projection.Name(), "error", err)
+		}
+		err = b.Generations.setAside(before)
+	}
+	if err = errors.Join(err, b.Generations.removeOthers()); err != nil {
 		return true, fmt.Errorf("removing the old store: %w", err)
 	}
 	return true, nil
 }
 
-// exchange gives a paused runner another store at the same positions, with that store's journals.
-func (r *Runner) exchange(store Store, journals []*journal) (old Store) {
-	r.journals = journals
+// exchange gives a paused runner another store at the same positions, with the journals of its builder. A runner that the old
+// store's damage stopped stands there anew, and can be run again.
+func (r *Runner) exchange(store Store, builder *Runner) (old Store) {
+	r.journals = builder.journals
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old, r.live = r.live, store
+	if r.err != nil && disk.IsDamage(r.err) && !r.running.Load() {
+		r.checkers, r.lanes = builder.checkers, newLanes(r.cfg.Projection, r.partitions) // the old ones have seen what was given up
+		r.left, r.pending = nil, pending{}
+		clear(r.behind)
+		r.Close()
+		r.err, r.stopped = nil, make(chan struct{})
+	}
 	return old
 }

@@ -48,6 +48,7 @@ type VoidFolder interface {
 // Accepted is an envelope that counts, with where its record lies.
 type Accepted struct {
 	*events.Envelope
+	Value     []byte // the record's: what the envelope was decoded from, and never changed
 	Partition int32
 	Offset    int64
 }
@@ -78,7 +79,6 @@ const (
 type Runner struct {
 	cfg     Config
 	lender  Lender // the projection, if it is one
-	stopped chan struct{}
 	heads   heads
 	applied atomic.Uint64
 	voids   atomic.Uint64
@@ -103,6 +103,7 @@ type Runner struct {
 	lastApplied time.Time
 	lastStamp   int64
 	err         error
+	stopped     chan struct{} // closed with err
 }
 
 // New loads where the store stands. It does not speak to the log yet.
@@ -265,8 +266,12 @@ func (r *Runner) Err() error {
 	return r.err
 }
 
-// Stopped is closed when the runner stops for good; Err says why.
-func (r *Runner) Stopped() <-chan struct{} { return r.stopped }
+// Stopped is closed when the runner stops for good; Err says why. After a rebuild has revived it, it is another channel.
+func (r *Runner) Stopped() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}
 
 // Close ends the tail. No run may be under way. The store stays open.
 func (r *Runner) Close() {
@@ -314,7 +319,6 @@ func (r *Runner) Status() Status {
 		Voids: r.voids.Load(), LastCommit: r.lastApplied, LastStamp: r.lastStamp, Err: r.err}
 }
 
-// passing reports whether a start that failed is worth another try.
-func passing(err error) bool {
-	return !errors.Is(err, ErrStopped) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
-}
+// passing reports whether a start that failed is worth another try. A deadline that was missed is one of the client's own, for a
+// busy broker: the caller's context was looked at before.
+func passing(err error) bool { return !errors.Is(err, ErrStopped) }

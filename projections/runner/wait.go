@@ -101,7 +101,7 @@ func (r *Runner) WaitFor(ctx context.Context, p events.Position) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.stopped:
+	case <-r.Stopped():
 		if r.Head(p.Bucket) >= p.Seq {
 			return nil
 		}

@@ -15,24 +15,25 @@ import (
 type Store struct {
 	*runner.Runner
 	fold *fold
+	kept *runner.Pebble // nil: in memory
 }
 
-// Open makes an empty store. It is fed while Run runs.
+// Open makes an empty store in memory. It is fed while Run runs.
 func Open(source runner.Source, logger *slog.Logger) (*Store, error) {
-	f := &fold{}
+	return open(source, logger, runner.NewMemory(), &fold{})
+}
+
+func open(source runner.Source, logger *slog.Logger, to runner.Store, f *fold) (*Store, error) {
 	run, err := runner.New(runner.Config{Topic: eventlog.EventsControl, Stream: events.StreamControl, Source: source,
-		Store: runner.NewMemory(), Projection: f, Logger: logger})
+		Store: to, Projection: f, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
-	return &Store{run, f}, nil
+	return &Store{Runner: run, fold: f}, nil
 }
 
 // Current returns the state as folded so far, nil before the first envelope, which is a state too. It takes no lock.
 func (s *Store) Current() *commands.Control { return s.fold.current.Load() }
-
-// Lean makes the state keep what those who only obey it need: see commands.LeanControl. It is called before Run.
-func (s *Store) Lean() { s.fold.next = commands.LeanControl() }
 
 // Watch makes f hear of every accepted envelope, in order, once Current shows it. One f at a time; it must not block.
 func (s *Store) Watch(f func(accepted []runner.Accepted)) { s.fold.watch.Store(&f) }
@@ -50,13 +51,17 @@ type fold struct {
 	next    *commands.Control
 	current atomic.Pointer[commands.Control]
 	watch   atomic.Pointer[func([]runner.Accepted)]
+	keep    bool // the envelopes, in the store
 }
 
 // Name implements runner.Projection.
 func (*fold) Name() string { return "control/1" }
 
 // Apply implements runner.Projection.
-func (f *fold) Apply(_ *runner.Write, a runner.Accepted) error {
+func (f *fold) Apply(w *runner.Write, a runner.Accepted) error {
+	if f.keep {
+		keepEnvelope(w, a)
+	}
 	f.next = commands.EvolveControl(f.next, a.Envelope.Envelope)
 	return nil
 }

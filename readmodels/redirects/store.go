@@ -172,8 +172,18 @@ func (sum *CacheStats) addStripe(s *stripe) {
 // Rebuild builds the store again from the log beside the live one, compares the two at the same positions by a hash per
 // bucket, and switches. Progress (may be nil) hears how many records were folded of how many.
 func (s *Store) Rebuild(ctx context.Context, progress func(done, total int64)) (*runner.Report, error) {
+	return s.rebuild(ctx, false, progress)
+}
+
+// Repair is Rebuild of a store that was found to be damaged: nothing is compared, the damaged store is kept beside the new one,
+// and if the damage stopped the runner, Run may be called again. It must not run then.
+func (s *Store) Repair(ctx context.Context, progress func(done, total int64)) (*runner.Report, error) {
+	return s.rebuild(ctx, true, progress)
+}
+
+func (s *Store) rebuild(ctx context.Context, damaged bool, progress func(done, total int64)) (*runner.Report, error) {
 	rebuild := &runner.Rebuild{Live: s.Runner, Generations: s.generations, Projection: &projection{}, BucketOf: bucketOf,
-		Progress: progress, Switch: s.switchTo}
+		Progress: progress, Switch: s.switchTo, Damaged: damaged}
 	report, err := rebuild.Run(ctx)
 	if err != nil {
 		return report, fmt.Errorf("rebuilding redirects: %w", err)
@@ -187,6 +197,20 @@ func (s *Store) switchTo(next *runner.Pebble) {
 	s.live = next
 	s.switching.Unlock()
 	s.memory.forget()
+}
+
+// MarkFresh writes down that the store holds all that the log had acknowledged at this instant; see runner.Pebble.MarkFresh.
+func (s *Store) MarkFresh(at time.Time) error {
+	s.switching.RLock() // the live store stays open
+	defer s.switching.RUnlock()
+	return s.live.MarkFresh(at)
+}
+
+// FreshAt returns the newest instant that was marked; the zero time while the store never held all of the log.
+func (s *Store) FreshAt() (time.Time, error) {
+	s.switching.RLock()
+	defer s.switching.RUnlock()
+	return s.live.FreshAt()
 }
 
 // HashPerBucket returns a hash per bucket over everything in the store at one moment.
