@@ -35,6 +35,10 @@ type Consumer struct {
 	once   sync.Once
 }
 
+// consumerMaxWait is how long a broker may hold a fetch that finds nothing: one that is under way when a partition is resumed
+// delays it by as much.
+const consumerMaxWait = 200 * time.Millisecond
+
 // Consume joins the group. ctx bounds the look-ups before joining; the group is joined in the background and rejoined for ever.
 func (l *Log) Consume(ctx context.Context, cfg ConsumerConfig) (*Consumer, error) {
 	if cfg.AtEnd {
@@ -67,7 +71,7 @@ func (l *Log) Consume(ctx context.Context, cfg ConsumerConfig) (*Consumer, error
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // retention was faster: what is left is still to be done
 		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
 		kgo.FetchMinBytes(1),
-		kgo.FetchMaxWait(fetchMaxWait),
+		kgo.FetchMaxWait(consumerMaxWait),
 		kgo.FetchMaxBytes(fetchBytes),
 		kgo.FetchMaxPartitionBytes(fetchPartitionBytes),
 		kgo.WithHooks(&c.status),

@@ -24,6 +24,7 @@ type queue struct {
 
 	mu        sync.Mutex // guards what follows
 	waiting   []eventlog.Record
+	bytes     int // of their values
 	paused    bool
 	arrived   chan struct{} // closed when records come; nil when nobody waits
 	flights   []*flight     // taken and not known to be done up to, oldest first; at most two per message that is out, and one
@@ -55,11 +56,14 @@ func (q *queue) add(records []eventlog.Record) (pause bool) {
 		q.known, q.next, q.committed = true, records[0].Offset, records[0].Offset
 	}
 	q.waiting = append(q.waiting, records...)
+	for i := range records {
+		q.bytes += len(records[i].Value)
+	}
 	if q.arrived != nil {
 		close(q.arrived)
 		q.arrived = nil
 	}
-	pause = len(q.waiting) >= queueRecords && !q.paused
+	pause = (len(q.waiting) >= queueRecords || q.bytes >= queueBytes) && !q.paused
 	q.paused = q.paused || pause
 	return pause
 }
@@ -70,13 +74,14 @@ func (q *queue) take() (eventlog.Record, *flight, bool) {
 		q.mu.Lock()
 		if len(q.waiting) > 0 {
 			record := q.waiting[0]
+			q.bytes -= len(record.Value)
 			q.waiting[0] = eventlog.Record{} // its memory goes with the message
 			if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
 				q.waiting = nil
 			}
 			f := &flight{offset: record.Offset}
 			q.flights = append(q.flights, f)
-			resume := q.paused && len(q.waiting) <= queueRecords/2
+			resume := q.paused && len(q.waiting) <= queueRecords/2 && q.bytes <= queueBytes/2
 			q.paused = q.paused && !resume
 			q.mu.Unlock()
 			if resume {

@@ -16,8 +16,9 @@ import (
 
 // Bounds of what is polled at once and of what waits in a queue: a partition with more is not fetched until half is gone.
 const (
-	pollRecords  = 500
-	queueRecords = 1000
+	pollRecords  = 1000
+	queueRecords = 4000
+	queueBytes   = 4 << 20
 )
 
 // subscription is one member of a group: a poller, a queue per partition that is ours, and who writes positions down.
