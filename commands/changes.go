@@ -6,7 +6,7 @@ import (
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
-// ControlChange is one change of the lists or the switches, as their history shows it.
+// ControlChange is one change of lists, switches, keys or settings of domains, as their history shows it.
 type ControlChange struct {
 	*pb.Event
 	TimeUS int64
@@ -36,7 +36,7 @@ func (h controlChanges) with(change *ControlChange) controlChanges {
 	return controlChanges{append(chunks, []*ControlChange{change})}
 }
 
-// Changes calls f with the changes of lists and switches below a control position, newest first, until it returns false; 0:
+// Changes calls f with the changes of lists, switches, keys and settings of domains below a control position, newest first, until it returns false; 0:
 // all. The newest 65,536 are known.
 func (c *Control) Changes(before uint64, f func(*ControlChange) bool) {
 	if c == nil {

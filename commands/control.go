@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
@@ -118,10 +116,10 @@ func EvolveControl(c *Control, e *pb.Envelope) *Control {
 	return next
 }
 
-// applyLists folds what happens to lists and switches, and keeps it, and what happens to keys, in the history.
+// applyLists folds what happens to lists and switches, and keeps it, and what happens to keys and to settings of domains, in the history.
 func (c *Control) applyLists(event *pb.Event, e *pb.Envelope) {
 	switch kind := event.GetKind().(type) {
-	case *pb.Event_ListEntryAdded, *pb.Event_ListEntryRemoved, *pb.Event_KeyAdded, *pb.Event_KeyRevoked:
+	case *pb.Event_ListEntryAdded, *pb.Event_ListEntryRemoved, *pb.Event_KeyAdded, *pb.Event_KeyRevoked, *pb.Event_DomainUpdated:
 	case *pb.Event_SwitchChanged:
 		tier := kind.SwitchChanged.GetTier()
 		if TierName(tier) == "" {
@@ -141,7 +139,9 @@ func (c *Control) applyLists(event *pb.Event, e *pb.Envelope) {
 func (c *Control) apply(event *pb.Event, e *pb.Envelope) {
 	switch kind := event.GetKind().(type) {
 	case *pb.Event_DomainAdded:
-		c.addDomain(kind.DomainAdded.GetDomain())
+		c.putDomain(kind.DomainAdded.GetDomain())
+	case *pb.Event_DomainUpdated:
+		c.putDomain(kind.DomainUpdated.GetDomain())
 	case *pb.Event_KeyAdded:
 		item := &KeyItem{ApiKey: kind.KeyAdded.GetKey(), AddedUS: e.GetStamp().GetTimeUs(), Actor: e.GetActor(), Seq: e.GetSeq()}
 		c.keys = with(c.keys, [32]byte(item.GetHash()), item)
@@ -157,17 +157,6 @@ func (c *Control) apply(event *pb.Event, e *pb.Envelope) {
 		for _, word := range kind.ReservedWordsSet.GetWords().GetWords() {
 			c.reserved[word] = struct{}{}
 		}
-	}
-}
-
-func (c *Control) addDomain(d *pb.Domain) {
-	c.domains = with(c.domains, d.GetNamespace(), d)
-	c.names = with(c.names, d.GetNamespace(), d)
-	for _, alias := range d.GetAliases() {
-		c.names = with(c.names, alias, d)
-	}
-	if d.GetIsDefault() {
-		c.fallback = d
 	}
 }
 
@@ -203,6 +192,8 @@ func decideControl(c *Control, command *pb.ControlCommand, nowUS int64) (*pb.Eve
 	switch kind := command.GetKind().(type) {
 	case *pb.ControlCommand_AddDomain:
 		return decideDomain(c, kind.AddDomain)
+	case *pb.ControlCommand_UpdateDomain:
+		return decideDomainUpdate(c, kind.UpdateDomain, nowUS)
 	case *pb.ControlCommand_AddKey:
 		return decideKey(c, kind.AddKey)
 	case *pb.ControlCommand_RevokeKey:
@@ -221,29 +212,6 @@ func decideControl(c *Control, command *pb.ControlCommand, nowUS int64) (*pb.Eve
 		return decideSwitch(c, kind.ChangeSwitch, command.GetActor(), nowUS)
 	}
 	return nil, Refuse(CodeInvalidRequest, "", "the command asks for nothing that is known")
-}
-
-func decideDomain(c *Control, d *pb.Domain) (*pb.Event, *Refusal) {
-	for _, name := range append([]string{d.GetNamespace()}, d.GetAliases()...) {
-		if normal, err := events.NormalizeNamespace(name); err != nil || normal != name {
-			return nil, Refuse(CodeInvalidRequest, "domain", fmt.Sprintf("%.80q is not a normalised domain", name))
-		}
-	}
-	if err := checkNames(d.GetOwner()); err != nil {
-		return nil, err
-	}
-	if old := c.Domains()[d.GetNamespace()]; old != nil && proto.Equal(old, d) {
-		return nil, nil
-	}
-	for _, name := range append([]string{d.GetNamespace()}, d.GetAliases()...) {
-		if c.Resolve(name) != nil {
-			return nil, Refuse(CodeInvalidRequest, "domain", fmt.Sprintf("%s is a domain or an alias already", name))
-		}
-	}
-	if d.GetIsDefault() && c.DefaultDomain() != nil {
-		return nil, Refuse(CodeInvalidRequest, "is_default", fmt.Sprintf("%s is the default domain already", c.DefaultDomain().GetNamespace()))
-	}
-	return &pb.Event{Kind: &pb.Event_DomainAdded{DomainAdded: &pb.DomainAdded{Domain: d}}}, nil
 }
 
 // checkNames checks names of owners and keys, which stand in the keys of every store, ended by a NUL.

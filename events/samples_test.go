@@ -42,6 +42,7 @@ func samples() map[string]*pb.Envelope {
 		"link.banned": status(pb.StatusAction_BAN), "link.unbanned": status(pb.StatusAction_UNBAN), "link.deleted": status(pb.StatusAction_DELETE),
 
 		"domain.added":          {Kind: &pb.Event_DomainAdded{DomainAdded: &pb.DomainAdded{Domain: &pb.Domain{Namespace: "s.example", Aliases: []string{"t.example"}, Owner: "ann", IsDefault: true}}}},
+		"domain.updated":        {Kind: &pb.Event_DomainUpdated{DomainUpdated: &pb.DomainUpdated{Domain: &pb.Domain{Namespace: "s.example", Aliases: []string{"t.example"}, Owner: "ann", IsDefault: true, NotFoundUrl: "https://example.com/none?q=%2f"}, Changed: []string{"not_found_url"}}}},
 		"key.added":             {Kind: &pb.Event_KeyAdded{KeyAdded: &pb.KeyAdded{Key: &pb.ApiKey{Id: "0f3a", Hash: hash, Owner: "ann", Admin: true}}}},
 		"key.revoked":           {Kind: &pb.Event_KeyRevoked{KeyRevoked: &pb.KeyRevoked{Key: &pb.ApiKey{Id: "0f3a", Hash: hash, Owner: "ann", Admin: true, Note: "CI"}, Note: "leaked"}}},
 		"segment.leased":        {Kind: &pb.Event_SegmentLeased{SegmentLeased: &pb.SegmentLeased{Segment: &pb.Segment{Space: 7, From: 1, To: 65537, Holder: "life"}}}},

@@ -13,6 +13,8 @@ func EventType(e *pb.Event) string {
 		return statusType(kind.LinkStatusChanged.GetAction())
 	case *pb.Event_DomainAdded:
 		return "domain.added"
+	case *pb.Event_DomainUpdated:
+		return "domain.updated"
 	case *pb.Event_KeyAdded:
 		return "key.added"
 	case *pb.Event_KeyRevoked:

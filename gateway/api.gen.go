@@ -311,14 +311,18 @@ type AuditEvent struct {
 
 	// Admin Of a key.
 	Admin     *bool      `json:"admin,omitempty"`
+	Domain    *string    `json:"domain,omitempty"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Id Of a list entry or a key.
 	Id   *string `json:"id,omitempty"`
 	Kind *string `json:"kind,omitempty"`
-	Note string  `json:"note"`
 
-	// Owner Of a key.
+	// NotFoundUrl Of a domain, as it is from then on; missing where it has none.
+	NotFoundUrl *string `json:"not_found_url,omitempty"`
+	Note        string  `json:"note"`
+
+	// Owner Of a key or a domain.
 	Owner    *string `json:"owner,omitempty"`
 	Position string  `json:"position"`
 
@@ -330,7 +334,7 @@ type AuditEvent struct {
 	Tier  *TrustTier `json:"tier,omitempty"`
 	Time  time.Time  `json:"time"`
 
-	// Type Such as `denylist.added`, `switch.proposed` or `key.revoked`.
+	// Type Such as `denylist.added`, `switch.proposed`, `key.revoked` or `domain.updated`.
 	Type  string  `json:"type"`
 	Value *string `json:"value,omitempty"`
 }
@@ -395,6 +399,38 @@ type DenyAdd struct {
 
 // DenyReason Visitors see 403 for `abuse`, 451 for `legal`.
 type DenyReason string
+
+// Domain defines model for Domain.
+type Domain struct {
+	// Aliases Other names that answer like it.
+	Aliases []string `json:"aliases"`
+	Domain  string   `json:"domain"`
+
+	// IsDefault The domain of a create that names none.
+	IsDefault   bool    `json:"is_default"`
+	NotFoundUrl *string `json:"not_found_url"`
+
+	// Owner Who may create links on it; null for everybody.
+	Owner *string `json:"owner"`
+}
+
+// DomainPage defines model for DomainPage.
+type DomainPage struct {
+	Domains []Domain `json:"domains"`
+
+	// NextCursor For the next page; null on the last.
+	NextCursor *string `json:"next_cursor"`
+
+	// Position The page is of the control log up to here.
+	Position string `json:"position"`
+}
+
+// DomainUpdate defines model for DomainUpdate.
+type DomainUpdate struct {
+	// NotFoundUrl Where visitors are sent (302) when they would see 404 as no link has the code, or one that is not valid yet. By the
+	// rules of a target. These visits do not count as clicks.
+	NotFoundUrl *string `json:"not_found_url,omitempty"`
+}
 
 // ErrorCode defines model for ErrorCode.
 type ErrorCode string
@@ -841,10 +877,10 @@ type GetFromAllowlistParams struct {
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
-	// Of `denylist`, `allowlist`, `trust`, `switches` or `keys`; all when left out.
+	// Of `denylist`, `allowlist`, `trust`, `switches`, `keys` or `domains`; all when left out.
 	Of *string `form:"of,omitempty" json:"of,omitempty"`
 
-	// Q A part of the value of list entries, the tier of a switch, or a part of a key's id or owner.
+	// Q A part of the value of list entries, the tier of a switch, or a part of a key's id or owner or of a domain's name.
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
 	// Cursor `next_cursor` of the page before, with the same other parameters.
@@ -890,6 +926,28 @@ type RemoveFromDenylistParams struct {
 type GetFromDenylistParams struct {
 	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
 	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// ListDomainsParams defines parameters for ListDomains.
+type ListDomainsParams struct {
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// GetDomainParams defines parameters for GetDomain.
+type GetDomainParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// UpdateDomainParams defines parameters for UpdateDomain.
+type UpdateDomainParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
@@ -1136,6 +1194,9 @@ type AddToAllowlistJSONRequestBody = AllowAdd
 // AddToDenylistJSONRequestBody defines body for AddToDenylist for application/json ContentType.
 type AddToDenylistJSONRequestBody = DenyAdd
 
+// UpdateDomainJSONRequestBody defines body for UpdateDomain for application/json ContentType.
+type UpdateDomainJSONRequestBody = DomainUpdate
+
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = KeyCreate
 
@@ -1183,7 +1244,7 @@ type ServerInterface interface {
 	// GetFromAllowlist An entry of the allowlist
 	// (GET /v1/allowlist/{id})
 	GetFromAllowlist(c *gin.Context, id EntryID, params GetFromAllowlistParams)
-	// ListAudit What happened to lists, switches and keys, newest first
+	// ListAudit What happened to lists, switches, keys and domains, newest first
 	// (GET /v1/audit)
 	ListAudit(c *gin.Context, params ListAuditParams)
 	// ListDenylist What visitors must not reach
@@ -1198,6 +1259,15 @@ type ServerInterface interface {
 	// GetFromDenylist An entry of the denylist
 	// (GET /v1/denylist/{id})
 	GetFromDenylist(c *gin.Context, id EntryID, params GetFromDenylistParams)
+	// ListDomains The short domains, by name
+	// (GET /v1/domains)
+	ListDomains(c *gin.Context, params ListDomainsParams)
+	// GetDomain A short domain and its settings
+	// (GET /v1/domains/{domain})
+	GetDomain(c *gin.Context, domain LinkDomain, params GetDomainParams)
+	// UpdateDomain Change settings of a short domain
+	// (PATCH /v1/domains/{domain})
+	UpdateDomain(c *gin.Context, domain LinkDomain, params UpdateDomainParams)
 	// ListKeys The API keys that count, oldest first
 	// (GET /v1/keys)
 	ListKeys(c *gin.Context, params ListKeysParams)
@@ -1793,6 +1863,160 @@ func (siw *ServerInterfaceWrapper) GetFromDenylist(c *gin.Context) {
 	}
 
 	siw.Handler.GetFromDenylist(c, id, params)
+}
+
+// ListDomains operation middleware
+func (siw *ServerInterfaceWrapper) ListDomains(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDomainsParams
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", c.Request.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter cursor: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListDomains(c, params)
+}
+
+// GetDomain operation middleware
+func (siw *ServerInterfaceWrapper) GetDomain(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "domain" -------------
+	var domain LinkDomain
+
+	err = runtime.BindStyledParameterWithOptions("simple", "domain", c.Param("domain"), &domain, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter domain: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetDomainParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Hoplog-Position" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Hoplog-Position")]; found {
+		var HoplogPosition ReadAt
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Hoplog-Position, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", valueList[0], &HoplogPosition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Hoplog-Position: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.HoplogPosition = &HoplogPosition
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetDomain(c, domain, params)
+}
+
+// UpdateDomain operation middleware
+func (siw *ServerInterfaceWrapper) UpdateDomain(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "domain" -------------
+	var domain LinkDomain
+
+	err = runtime.BindStyledParameterWithOptions("simple", "domain", c.Param("domain"), &domain, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter domain: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateDomainParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RequestKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.UpdateDomain(c, domain, params)
 }
 
 // ListKeys operation middleware
@@ -3507,6 +3731,9 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.POST(options.BaseURL+"/v1/keys", wrapper.CreateKey)
 	router.DELETE(options.BaseURL+"/v1/keys/:id", wrapper.RevokeKey)
 	router.GET(options.BaseURL+"/v1/keys/:id", wrapper.GetKey)
+	router.GET(options.BaseURL+"/v1/domains", wrapper.ListDomains)
+	router.GET(options.BaseURL+"/v1/domains/:domain", wrapper.GetDomain)
+	router.PATCH(options.BaseURL+"/v1/domains/:domain", wrapper.UpdateDomain)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit)
 	router.GET(options.BaseURL+"/v1/openapi.yaml", wrapper.GetOpenAPIYAML)
 	router.GET(options.BaseURL+"/v1/openapi.json", wrapper.GetOpenAPIJSON)

@@ -226,7 +226,7 @@ func (a *api) ListAudit(c *gin.Context, p ListAuditParams) {
 	}
 	of, known := auditedAs(orZero(p.Of))
 	if !known {
-		a.fail(c, invalid("of", "of must be denylist, allowlist, trust, switches or keys"))
+		a.fail(c, invalid("of", "of must be denylist, allowlist, trust, switches, keys or domains"))
 		return
 	}
 	page := AuditPage{Events: []AuditEvent{}, Position: controlPosition(state.Seq)}
@@ -256,6 +256,8 @@ func auditedAs(of string) (prefix string, known bool) {
 		return "switch.", true
 	case "keys":
 		return "key.", true
+	case "domains":
+		return "domain.", true
 	}
 	_, known = commands.ParseListName(of)
 	return of + ".", known
@@ -269,6 +271,10 @@ func auditEvent(change *commands.ControlChange, of, part string) (AuditEvent, bo
 		id, owner, admin := key.GetId(), key.GetOwner(), key.GetAdmin()
 		shown.Id, shown.Owner, shown.Admin, shown.Note = &id, &owner, &admin, note
 		about = id + " " + owner
+	} else if d := change.GetDomainUpdated().GetDomain(); d != nil {
+		namespace := d.GetNamespace()
+		shown.Domain, shown.Owner, shown.NotFoundUrl = &namespace, optionalText(d.GetOwner()), optionalText(d.GetNotFoundUrl())
+		about = namespace
 	} else if s := change.GetSwitchChanged(); s != nil {
 		tier, state := TrustTier(commands.TierName(s.GetTier())), switchState(s.GetClosed())
 		shown.Tier, shown.State, shown.Note = &tier, &state, s.GetNote()

@@ -36,6 +36,7 @@ func TestAPIControlPlane(t *testing.T) {
 	t.Run("request keys", r.testControlKeys)
 	t.Run("target blocked", r.testTargetBlocked)
 	t.Run("keys", r.testAPIKeys)
+	t.Run("domains", r.testDomains)
 	t.Run("switches", r.testSwitches)
 	t.Run("pulse", r.testPulse)
 }
@@ -43,7 +44,7 @@ func TestAPIControlPlane(t *testing.T) {
 func (r *apiRig) testControlAdmins(t *testing.T) {
 	for _, call := range []string{"GET /v1/denylist", "POST /v1/denylist", "GET /v1/denylist/x", "DELETE /v1/denylist/x", "GET /v1/allowlist", "POST /v1/allowlist",
 		"DELETE /v1/allowlist/x", "GET /v1/trust", "POST /v1/trust", "DELETE /v1/trust/x", "GET /v1/switches", "POST /v1/switches/low/close", "POST /v1/switches/low/open", "GET /v1/audit",
-		"GET /v1/keys", "POST /v1/keys", "GET /v1/keys/x", "DELETE /v1/keys/x"} {
+		"GET /v1/keys", "POST /v1/keys", "GET /v1/keys/x", "DELETE /v1/keys/x", "GET /v1/domains", "GET /v1/domains/" + apiTestDomain, "PATCH /v1/domains/" + apiTestDomain} {
 		method, path, _ := strings.Cut(call, " ")
 		wantProblem(t, r.call(t, method, path, nil), http.StatusForbidden, ErrorCodeForbidden, "")
 	}

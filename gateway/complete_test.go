@@ -18,8 +18,12 @@ import (
 func TestRedirectIncomplete(t *testing.T) {
 	var why atomic.Pointer[error]
 	why.Store(new(error))
-	node := newRedirectNode(t, func(d *RedirectDeps) { d.Complete = func() error { return *why.Load() } })
+	node := newRedirectNode(t, func(d *RedirectDeps) {
+		d.Complete = func() error { return *why.Load() }
+		d.Domains = redirectTestNotFound{d.Domains, map[string]string{"b.example": "https://example.com/none"}}
+	})
 	node.add("known", &pb.Redirect{Target: "https://example.com/"})
+	node.addTo("b.example", "soon", &pb.Redirect{Target: "https://example.com/", NotBeforeUs: redirectTestNow + 1})
 	for _, c := range []struct {
 		why    error
 		status int
@@ -30,6 +34,14 @@ func TestRedirectIncomplete(t *testing.T) {
 		}
 		if a := node.get("/unknown"); a.status != c.status || (c.why != nil) != (a.header.Get("Retry-After") != "") {
 			t.Errorf("%v: an unknown code: %d %v", c.why, a.status, a.header)
+		}
+		node.host = "b.example"
+		elsewhere := map[bool]int{true: http.StatusFound, false: http.StatusServiceUnavailable}[c.why == nil]
+		if a := node.get("/unknown"); a.status != elsewhere || (c.why != nil) != (a.location() == "") {
+			t.Errorf("%v: an unknown code where the domain says where to: %d %v", c.why, a.status, a.header)
+		}
+		if a := node.get("/soon"); a.location() != "https://example.com/none" {
+			t.Errorf("%v: a link that is known and not valid yet: %d %v", c.why, a.status, a.header)
 		}
 		node.host = "unknown.example"
 		if a := node.get("/known"); a.status != c.status {

@@ -29,6 +29,8 @@ type RedirectStore interface {
 // it a domain or another name of one. It is asked for every request and must not lock. The host is borrowed.
 type RedirectDomains interface {
 	Resolve(host []byte) (namespace string, ok bool)
+	// NotFoundURL returns where a domain sends visitors of codes that do not exist, "" if nowhere. It is asked for those only.
+	NotFoundURL(namespace string) string
 }
 
 // RedirectDeps is what the redirect data plane is made of. Zero values of the settings mean the defaults.

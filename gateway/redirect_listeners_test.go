@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/readmodels/deny"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -49,7 +51,15 @@ func redirectClients(t *testing.T, node *redirectNode) map[string]*http.Client {
 
 // Every listener gives the same answers, whether the link is in memory or has to be looked up.
 func TestRedirectListenersAgree(t *testing.T) {
-	node := newRedirectNode(t)
+	denied := redirectTestLists([]*pb.ListEntry{{List: pb.ListName_DENYLIST, Kind: pb.ListKind_LIST_HOST, Value: "evil.example"}})
+	node := newRedirectNode(t, func(d *RedirectDeps) {
+		d.Gate = deny.NewGate(func() *commands.Control { return denied }, func() time.Duration { return 0 }, time.Minute)
+		d.Domains = redirectTestNotFound{d.Domains, map[string]string{"b.example": "https://example.com/none?q=%2f#f", "xn--bcher-kva.example": "https://evil.example/none"}}
+	})
+	node.addTo("b.example", "soon", &pb.Redirect{Target: "https://example.com/", NotBeforeUs: redirectTestNow + 1, CacheTtl: 60})
+	node.addTo("b.example", "over", &pb.Redirect{Target: "https://example.com/", ExpiresUs: redirectTestNow})
+	node.addTo("b.example", "mine", &pb.Redirect{Target: "https://example.com/", Query: pb.QueryPolicy_QUERY_REJECT})
+	node.add("soon", &pb.Redirect{Target: "https://example.com/", NotBeforeUs: redirectTestNow + 1})
 	node.add("abc", &pb.Redirect{Target: "https://example.com/?a=1#f"})
 	node.add("kept", &pb.Redirect{Target: "https://example.com/", CacheTtl: 60, RedirectStatus: 301})
 	node.add("last", &pb.Redirect{Target: "https://example.com/", CacheTtl: 60, ExpiresUs: redirectTestNow + 30_999_999, RedirectStatus: 308})
@@ -88,6 +98,19 @@ func TestRedirectListenersAgree(t *testing.T) {
 		{"GET s.example /favicon.ico", 204, "", "public, max-age=86400"},
 		{"POST s.example /abc", 405, "", ""},
 		{"PURGE other.example /none", 405, "", ""},
+		{"GET s.example /soon", 404, "", ""},
+		{"GET b.example /none", 302, "https://example.com/none?q=%2f#f", ""},
+		{"GET B.Example.:80 /none/?x=1", 302, "https://example.com/none?q=%2f#f", ""},
+		{"HEAD b.example /none", 302, "https://example.com/none?q=%2f#f", ""},
+		{"GET b.example /soon", 302, "https://example.com/none?q=%2f#f", ""},
+		{"GET b.example /none+", 404, "", ""},
+		{"GET b.example /soon+", 404, "", ""},
+		{"GET b.example /mine?x=1", 404, "", ""},
+		{"GET b.example /over", 410, "", ""},
+		{"GET b.example /%ff", 404, "", ""},
+		{"GET b.example /", 404, "", ""},
+		{"POST b.example /none", 405, "", ""},
+		{"GET xn--bcher-kva.example /none", 404, "", ""},
 	} {
 		parts := strings.Split(c.request, " ")
 		if c.cache == "" {

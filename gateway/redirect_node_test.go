@@ -77,6 +77,16 @@ func (d redirectTestDomains) Resolve(host []byte) (string, bool) {
 	return namespace, ok
 }
 
+func (d redirectTestDomains) NotFoundURL(string) string { return "" }
+
+// redirectTestNotFound are the same domains, of which some send visitors of unknown codes elsewhere.
+type redirectTestNotFound struct {
+	RedirectDomains
+	urls map[string]string
+}
+
+func (d redirectTestNotFound) NotFoundURL(namespace string) string { return d.urls[namespace] }
+
 // clickTestAppender keeps the blocks that it was given. Its answers can be scripted.
 type clickTestAppender struct {
 	mu     sync.Mutex

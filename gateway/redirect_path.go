@@ -68,7 +68,10 @@ func (r *Redirect) admit(v *redirectVisit) (ok bool) {
 		return v.refuse(http.StatusNotFound)
 	}
 	if v.namespace, ok = r.resolve(v.target.host); !ok {
-		return r.missing(v)
+		if !r.incomplete(v) {
+			v.refuse(http.StatusNotFound)
+		}
+		return false
 	}
 	switch string(v.target.path) {
 	case "/robots.txt":
@@ -150,13 +153,25 @@ func (v *redirectVisit) makeKey() {
 	v.key = append(append(append(v.key[:0], v.namespace...), 0), v.code...)
 }
 
-// missing refuses a host or code that this node does not know.
-func (r *Redirect) missing(v *redirectVisit) bool {
-	if why := r.deps.Complete.reason(); why != nil {
-		r.complain(why)
-		return v.refuse(http.StatusServiceUnavailable)
+// incomplete refuses a visit of what may exist though this node does not know it, and reports whether it is one.
+func (r *Redirect) incomplete(v *redirectVisit) bool {
+	why := r.deps.Complete.reason()
+	if why == nil {
+		return false
 	}
-	return v.refuse(http.StatusNotFound)
+	r.complain(why)
+	v.refuse(http.StatusServiceUnavailable)
+	return true
+}
+
+// missing answers where no link is in use at a code: by its page, or by sending the visitor to where the domain says. That is
+// no click.
+func (r *Redirect) missing(v *redirectVisit) bool {
+	to := r.deps.Domains.NotFoundURL(v.namespace)
+	if to == "" || v.preview || !deny.Target(v.lists, to, v.nowUS).Serves() {
+		return v.refuse(http.StatusNotFound)
+	}
+	return v.send(to)
 }
 
 // decide makes the reply to a visit of a link. True: it is a redirect.
@@ -165,12 +180,16 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 	if r.deniedTarget(v) {
 		return false
 	}
-	switch answer := link.AnswerAt(v.nowUS); answer {
+	switch link.AnswerAt(v.nowUS) {
 	case readmodels.Serve:
 	case readmodels.Gone:
 		return r.gone(v)
+	case readmodels.Forbidden:
+		return v.refuse(http.StatusForbidden)
+	case readmodels.Legal:
+		return v.refuse(http.StatusUnavailableForLegalReasons)
 	default:
-		return v.refuse(redirectStatusOf(answer))
+		return r.missing(v)
 	}
 	if r.distrusted(v) {
 		return false
@@ -207,7 +226,7 @@ func (r *Redirect) gone(v *redirectVisit) bool {
 	return v.send(to)
 }
 
-// send sends a visitor elsewhere than where the link leads, for this time only.
+// send sends a visitor elsewhere than where a link leads, for this time only.
 func (v *redirectVisit) send(to string) bool {
 	v.location = append(v.location[:0], to...)
 	if !redirectFitsHeader(v.location) {
@@ -226,16 +245,6 @@ func redirectGoneBy(link *redirects.Record) *redirectTranslations {
 		return redirectDisabled
 	}
 	return redirectExpired
-}
-
-func redirectStatusOf(answer readmodels.Answer) int {
-	switch answer {
-	case readmodels.Forbidden:
-		return http.StatusForbidden
-	case readmodels.Legal:
-		return http.StatusUnavailableForLegalReasons
-	}
-	return http.StatusNotFound
 }
 
 // record counts the visit. Who asks with HEAD only looks.

@@ -15,11 +15,13 @@ const redirectScanLog = time.Minute
 
 // unknown refuses a visit of a code that does not exist.
 func (r *Redirect) unknown(v *redirectVisit) bool {
-	if r.missing(v); v.reply.page.status != http.StatusNotFound || r.deps.Scan == nil {
+	if r.incomplete(v) {
 		return false // what this node may not know yet is nobody's guess
 	}
-	retry := r.deps.Scan.Unknown(r.source(v), xxhash.Sum64(v.key), v.nowUS)
-	return r.limit(v, retry)
+	if r.deps.Scan != nil && r.limit(v, r.deps.Scan.Unknown(r.source(v), xxhash.Sum64(v.key), v.nowUS)) {
+		return false
+	}
+	return r.missing(v)
 }
 
 // untold refuses a visit that found a link, where that would tell a guesser of it.

@@ -101,6 +101,23 @@ func TestRedirectScanIsLimited(t *testing.T) {
 	}
 }
 
+// Where the domain sends visitors of unknown codes elsewhere, a guess is one all the same.
+func TestRedirectScanCountsWhoIsSentElsewhere(t *testing.T) {
+	node := newRedirectNode(t, func(d *RedirectDeps) {
+		d.Scan, d.Domains = newScanGuard(t, scan.Config{}), redirectTestNotFound{d.Domains, map[string]string{"s.example": "https://example.com/none"}}
+	})
+	statuses, answers := node.pipelined(guessedPaths("guess", 1000), "")
+	if count := countStatuses(statuses); count[302] != 60 || count[429] != 940 {
+		t.Fatalf("%v", count)
+	}
+	if last := answers[len(answers)-1]; last.location() != "" || last.header.Get("Retry-After") == "" {
+		t.Errorf("%v", last.header)
+	}
+	if n := len(node.clicks()); n != 0 {
+		t.Errorf("%d clicks", n)
+	}
+}
+
 // On every listener, and before the disk is asked.
 func TestRedirectScanOnListeners(t *testing.T) {
 	guard := newScanGuard(t, scan.Config{})

@@ -113,6 +113,7 @@ func TestCommands(t *testing.T) {
 	r := startDev(t)
 	t.Run("link", r.testLink)
 	t.Run("list", r.testList)
+	t.Run("domain", r.testDomain)
 	t.Run("audit", r.testAudit)
 	t.Run("replay", r.testReplay)
 	t.Run("rebuild", r.testRebuild)

@@ -79,7 +79,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newDev(), newServe(), newLink(), newDeny(), newAllow(), newTrust(), newSwitch(), newKey(), newAudit(), newReplay(), newReconcile(), newEffects(), newTopics(), newStatus(), newBench(), newVersion())
+	root.AddCommand(newDev(), newServe(), newLink(), newDeny(), newAllow(), newTrust(), newSwitch(), newKey(), newDomain(), newAudit(), newReplay(), newReconcile(), newEffects(), newTopics(), newStatus(), newBench(), newVersion())
 	return root
 }
 

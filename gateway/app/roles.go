@@ -335,3 +335,8 @@ func (d domains) Resolve(host []byte) (namespace string, ok bool) {
 	domain := d.control.Current().Resolve(string(host))
 	return domain.GetNamespace(), domain != nil
 }
+
+// NotFoundURL implements gateway.RedirectDomains.
+func (d domains) NotFoundURL(namespace string) string {
+	return d.control.Current().NotFoundURL(namespace)
+}

@@ -318,14 +318,18 @@ type AuditEvent struct {
 
 	// Admin Of a key.
 	Admin     *bool      `json:"admin,omitempty"`
+	Domain    *string    `json:"domain,omitempty"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Id Of a list entry or a key.
 	Id   *string `json:"id,omitempty"`
 	Kind *string `json:"kind,omitempty"`
-	Note string  `json:"note"`
 
-	// Owner Of a key.
+	// NotFoundUrl Of a domain, as it is from then on; missing where it has none.
+	NotFoundUrl *string `json:"not_found_url,omitempty"`
+	Note        string  `json:"note"`
+
+	// Owner Of a key or a domain.
 	Owner    *string `json:"owner,omitempty"`
 	Position string  `json:"position"`
 
@@ -337,7 +341,7 @@ type AuditEvent struct {
 	Tier  *TrustTier `json:"tier,omitempty"`
 	Time  time.Time  `json:"time"`
 
-	// Type Such as `denylist.added`, `switch.proposed` or `key.revoked`.
+	// Type Such as `denylist.added`, `switch.proposed`, `key.revoked` or `domain.updated`.
 	Type  string  `json:"type"`
 	Value *string `json:"value,omitempty"`
 }
@@ -402,6 +406,38 @@ type DenyAdd struct {
 
 // DenyReason Visitors see 403 for `abuse`, 451 for `legal`.
 type DenyReason string
+
+// Domain defines model for Domain.
+type Domain struct {
+	// Aliases Other names that answer like it.
+	Aliases []string `json:"aliases"`
+	Domain  string   `json:"domain"`
+
+	// IsDefault The domain of a create that names none.
+	IsDefault   bool    `json:"is_default"`
+	NotFoundUrl *string `json:"not_found_url"`
+
+	// Owner Who may create links on it; null for everybody.
+	Owner *string `json:"owner"`
+}
+
+// DomainPage defines model for DomainPage.
+type DomainPage struct {
+	Domains []Domain `json:"domains"`
+
+	// NextCursor For the next page; null on the last.
+	NextCursor *string `json:"next_cursor"`
+
+	// Position The page is of the control log up to here.
+	Position string `json:"position"`
+}
+
+// DomainUpdate defines model for DomainUpdate.
+type DomainUpdate struct {
+	// NotFoundUrl Where visitors are sent (302) when they would see 404 as no link has the code, or one that is not valid yet. By the
+	// rules of a target. These visits do not count as clicks.
+	NotFoundUrl *string `json:"not_found_url,omitempty"`
+}
 
 // ErrorCode defines model for ErrorCode.
 type ErrorCode string
@@ -848,10 +884,10 @@ type GetFromAllowlistParams struct {
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
-	// Of `denylist`, `allowlist`, `trust`, `switches` or `keys`; all when left out.
+	// Of `denylist`, `allowlist`, `trust`, `switches`, `keys` or `domains`; all when left out.
 	Of *string `form:"of,omitempty" json:"of,omitempty"`
 
-	// Q A part of the value of list entries, the tier of a switch, or a part of a key's id or owner.
+	// Q A part of the value of list entries, the tier of a switch, or a part of a key's id or owner or of a domain's name.
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
 	// Cursor `next_cursor` of the page before, with the same other parameters.
@@ -897,6 +933,28 @@ type RemoveFromDenylistParams struct {
 type GetFromDenylistParams struct {
 	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
 	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// ListDomainsParams defines parameters for ListDomains.
+type ListDomainsParams struct {
+	// Cursor `next_cursor` of the page before, with the same other parameters.
+	Cursor *ControlCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+	Limit  *ControlLimit  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// GetDomainParams defines parameters for GetDomain.
+type GetDomainParams struct {
+	// HoplogPosition Answer from a state that holds this position, within 2 seconds or with 503.
+	HoplogPosition *ReadAt `json:"Hoplog-Position,omitempty"`
+}
+
+// UpdateDomainParams defines parameters for UpdateDomain.
+type UpdateDomainParams struct {
+	// IdempotencyKey 1 to 255 visible ASCII characters.
+	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
@@ -1143,6 +1201,9 @@ type AddToAllowlistJSONRequestBody = AllowAdd
 // AddToDenylistJSONRequestBody defines body for AddToDenylist for application/json ContentType.
 type AddToDenylistJSONRequestBody = DenyAdd
 
+// UpdateDomainJSONRequestBody defines body for UpdateDomain for application/json ContentType.
+type UpdateDomainJSONRequestBody = DomainUpdate
+
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = KeyCreate
 
@@ -1285,7 +1346,7 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/allowlist/{id} (the `GetFromAllowlist` operationId).
 	GetFromAllowlist(ctx context.Context, id EntryID, params *GetFromAllowlistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListAudit What happened to lists, switches and keys, newest first
+	// ListAudit What happened to lists, switches, keys and domains, newest first
 	//
 	// Of the newest 65,536 changes; the log has all.
 	//
@@ -1328,6 +1389,34 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/denylist/{id} (the `GetFromDenylist` operationId).
 	GetFromDenylist(ctx context.Context, id EntryID, params *GetFromDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDomains The short domains, by name
+	//
+	// Corresponds with GET /v1/domains (the `ListDomains` operationId).
+	ListDomains(ctx context.Context, params *ListDomainsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDomain A short domain and its settings
+	//
+	// Corresponds with GET /v1/domains/{domain} (the `GetDomain` operationId).
+	GetDomain(ctx context.Context, domain LinkDomain, params *GetDomainParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateDomainWithBody Change settings of a short domain
+	//
+	// Only the settings named change; null takes one back to its default.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+	UpdateDomainWithBody(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateDomain Change settings of a short domain
+	//
+	// Only the settings named change; null takes one back to its default.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+	UpdateDomain(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, body UpdateDomainJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListKeys The API keys that count, oldest first
 	//
@@ -1691,7 +1780,7 @@ func (c *Client) GetFromAllowlist(ctx context.Context, id EntryID, params *GetFr
 	return c.Client.Do(req)
 }
 
-// ListAudit What happened to lists, switches and keys, newest first
+// ListAudit What happened to lists, switches, keys and domains, newest first
 //
 // Of the newest 65,536 changes; the log has all.
 //
@@ -1785,6 +1874,74 @@ func (c *Client) RemoveFromDenylist(ctx context.Context, id EntryID, params *Rem
 // Corresponds with GET /v1/denylist/{id} (the `GetFromDenylist` operationId).
 func (c *Client) GetFromDenylist(ctx context.Context, id EntryID, params *GetFromDenylistParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetFromDenylistRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDomains The short domains, by name
+//
+// Corresponds with GET /v1/domains (the `ListDomains` operationId).
+func (c *Client) ListDomains(ctx context.Context, params *ListDomainsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDomainsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDomain A short domain and its settings
+//
+// Corresponds with GET /v1/domains/{domain} (the `GetDomain` operationId).
+func (c *Client) GetDomain(ctx context.Context, domain LinkDomain, params *GetDomainParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDomainRequest(c.Server, domain, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateDomainWithBody Change settings of a short domain
+//
+// Only the settings named change; null takes one back to its default.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+func (c *Client) UpdateDomainWithBody(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDomainRequestWithBody(c.Server, domain, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateDomain Change settings of a short domain
+//
+// Only the settings named change; null takes one back to its default.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+func (c *Client) UpdateDomain(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, body UpdateDomainJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateDomainRequest(c.Server, domain, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3109,6 +3266,198 @@ func NewGetFromDenylistRequest(server string, id EntryID, params *GetFromDenylis
 			}
 
 			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListDomainsRequest constructs an http.Request for the ListDomains method
+func NewListDomainsRequest(server string, params *ListDomainsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/domains")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetDomainRequest constructs an http.Request for the GetDomain method
+func NewGetDomainRequest(server string, domain LinkDomain, params *GetDomainParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "domain", domain, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/domains/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.HoplogPosition != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Hoplog-Position", *params.HoplogPosition, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Hoplog-Position", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateDomainRequest calls the generic UpdateDomain builder with application/json body
+func NewUpdateDomainRequest(server string, domain LinkDomain, params *UpdateDomainParams, body UpdateDomainJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateDomainRequestWithBody(server, domain, params, "application/json", bodyReader)
+}
+
+// NewUpdateDomainRequestWithBody constructs an http.Request for the UpdateDomain method, with any body, and a specified content type
+func NewUpdateDomainRequestWithBody(server string, domain LinkDomain, params *UpdateDomainParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "domain", domain, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/domains/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
 	}
@@ -5104,7 +5453,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/allowlist/{id} (the `GetFromAllowlist` operationId).
 	GetFromAllowlistWithResponse(ctx context.Context, id EntryID, params *GetFromAllowlistParams, reqEditors ...RequestEditorFn) (*GetFromAllowlistResponse, error)
 
-	// ListAuditWithResponse What happened to lists, switches and keys, newest first
+	// ListAuditWithResponse What happened to lists, switches, keys and domains, newest first
 	//
 	// Of the newest 65,536 changes; the log has all.
 	//
@@ -5155,6 +5504,38 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/denylist/{id} (the `GetFromDenylist` operationId).
 	GetFromDenylistWithResponse(ctx context.Context, id EntryID, params *GetFromDenylistParams, reqEditors ...RequestEditorFn) (*GetFromDenylistResponse, error)
+
+	// ListDomainsWithResponse The short domains, by name
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/domains (the `ListDomains` operationId).
+	ListDomainsWithResponse(ctx context.Context, params *ListDomainsParams, reqEditors ...RequestEditorFn) (*ListDomainsResponse, error)
+
+	// GetDomainWithResponse A short domain and its settings
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/domains/{domain} (the `GetDomain` operationId).
+	GetDomainWithResponse(ctx context.Context, domain LinkDomain, params *GetDomainParams, reqEditors ...RequestEditorFn) (*GetDomainResponse, error)
+
+	// UpdateDomainWithBodyWithResponse Change settings of a short domain
+	//
+	// Only the settings named change; null takes one back to its default.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+	UpdateDomainWithBodyWithResponse(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDomainResponse, error)
+
+	// UpdateDomainWithResponse Change settings of a short domain
+	//
+	// Only the settings named change; null takes one back to its default.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+	UpdateDomainWithResponse(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, body UpdateDomainJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDomainResponse, error)
 
 	// ListKeysWithResponse The API keys that count, oldest first
 	//
@@ -6020,6 +6401,180 @@ func (r GetFromDenylistResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetFromDenylistResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListDomainsResponseDefaultHeaders the declared response headers of an HTTP default response for ListDomains
+type ListDomainsResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type ListDomainsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DomainPage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *ListDomainsResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDomainsResponse) GetJSON200() *DomainPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDomainsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDomainsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDomainsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDomainsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDomainsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDomainResponseDefaultHeaders the declared response headers of an HTTP default response for GetDomain
+type GetDomainResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type GetDomainResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Domain
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *GetDomainResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDomainResponse) GetJSON200() *Domain {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDomainResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDomainResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDomainResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDomainResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDomainResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateDomainResponse200Headers the declared response headers of an HTTP 200 response for UpdateDomain
+type UpdateDomainResponse200Headers struct {
+	HoplogPosition      *string
+	IdempotencyKey      *string
+	IdempotencyReplayed *string
+}
+
+// UpdateDomainResponseDefaultHeaders the declared response headers of an HTTP default response for UpdateDomain
+type UpdateDomainResponseDefaultHeaders struct {
+	RetryAfter *int
+}
+
+type UpdateDomainResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Domain
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateDomainResponse200Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *UpdateDomainResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateDomainResponse) GetJSON200() *Domain {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateDomainResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateDomainResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateDomainResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateDomainResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateDomainResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7701,7 +8256,7 @@ func (c *ClientWithResponses) GetFromAllowlistWithResponse(ctx context.Context, 
 	return ParseGetFromAllowlistResponse(rsp)
 }
 
-// ListAuditWithResponse What happened to lists, switches and keys, newest first
+// ListAuditWithResponse What happened to lists, switches, keys and domains, newest first
 //
 // Of the newest 65,536 changes; the log has all.
 //
@@ -7787,6 +8342,62 @@ func (c *ClientWithResponses) GetFromDenylistWithResponse(ctx context.Context, i
 		return nil, err
 	}
 	return ParseGetFromDenylistResponse(rsp)
+}
+
+// ListDomainsWithResponse The short domains, by name
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/domains (the `ListDomains` operationId).
+func (c *ClientWithResponses) ListDomainsWithResponse(ctx context.Context, params *ListDomainsParams, reqEditors ...RequestEditorFn) (*ListDomainsResponse, error) {
+	rsp, err := c.ListDomains(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDomainsResponse(rsp)
+}
+
+// GetDomainWithResponse A short domain and its settings
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/domains/{domain} (the `GetDomain` operationId).
+func (c *ClientWithResponses) GetDomainWithResponse(ctx context.Context, domain LinkDomain, params *GetDomainParams, reqEditors ...RequestEditorFn) (*GetDomainResponse, error) {
+	rsp, err := c.GetDomain(ctx, domain, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDomainResponse(rsp)
+}
+
+// UpdateDomainWithBodyWithResponse Change settings of a short domain
+//
+// Only the settings named change; null takes one back to its default.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+func (c *ClientWithResponses) UpdateDomainWithBodyWithResponse(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateDomainResponse, error) {
+	rsp, err := c.UpdateDomainWithBody(ctx, domain, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDomainResponse(rsp)
+}
+
+// UpdateDomainWithResponse Change settings of a short domain
+//
+// Only the settings named change; null takes one back to its default.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/domains/{domain} (the `UpdateDomain` operationId).
+func (c *ClientWithResponses) UpdateDomainWithResponse(ctx context.Context, domain LinkDomain, params *UpdateDomainParams, body UpdateDomainJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateDomainResponse, error) {
+	rsp, err := c.UpdateDomain(ctx, domain, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateDomainResponse(rsp)
 }
 
 // ListKeysWithResponse The API keys that count, oldest first
@@ -8876,6 +9487,168 @@ func ParseGetFromDenylistResponse(rsp *http.Response) (*GetFromDenylistResponse,
 	switch {
 	case true:
 		var headers GetFromDenylistResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListDomainsResponse parses an HTTP response from a ListDomainsWithResponse call
+func ParseListDomainsResponse(rsp *http.Response) (*ListDomainsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDomainsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DomainPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers ListDomainsResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDomainResponse parses an HTTP response from a GetDomainWithResponse call
+func ParseGetDomainResponse(rsp *http.Response) (*GetDomainResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDomainResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Domain
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case true:
+		var headers GetDomainResponseDefaultHeaders
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateDomainResponse parses an HTTP response from a UpdateDomainWithResponse call
+func ParseUpdateDomainResponse(rsp *http.Response) (*UpdateDomainResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateDomainResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Domain
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateDomainResponse200Headers
+		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.HoplogPosition = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Key"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyKey = &value
+		}
+		if values := rsp.Header.Values("Idempotency-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotency-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotencyReplayed = &value
+		}
+		response.Headers200 = &headers
+	case true:
+		var headers UpdateDomainResponseDefaultHeaders
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -147,3 +147,31 @@ func (a *API) Keys(ctx context.Context, params ListKeysParams) (*KeyPage, error)
 	_, err := a.call(ctx, &page, func() (*http.Response, error) { return a.raw.ListKeys(ctx, &params) })
 	return &page, err
 }
+
+// Domains returns a page of the short domains.
+func (a *API) Domains(ctx context.Context, params ListDomainsParams) (*DomainPage, error) {
+	var page DomainPage
+	_, err := a.call(ctx, &page, func() (*http.Response, error) { return a.raw.ListDomains(ctx, &params) })
+	return &page, err
+}
+
+// Domain returns a short domain, named itself or by an alias.
+func (a *API) Domain(ctx context.Context, name string) (*Domain, error) {
+	var d Domain
+	_, err := a.call(ctx, &d, func() (*http.Response, error) { return a.raw.GetDomain(ctx, name, &GetDomainParams{}) })
+	return &d, err
+}
+
+// UpdateDomain changes settings of a short domain: their names in the API with their new values, nil for the default.
+func (a *API) UpdateDomain(ctx context.Context, name string, settings map[string]any, o Options) (*Domain, error) {
+	key := keyOr(o.Key)
+	body, err := jsonBody(settings)
+	if err != nil {
+		return nil, err
+	}
+	var d Domain
+	_, err = a.write(ctx, key, &d, func() (*http.Response, error) {
+		return a.raw.UpdateDomainWithBody(ctx, name, &UpdateDomainParams{IdempotencyKey: &key}, jsonType, rewound(body))
+	})
+	return &d, err
+}

@@ -475,6 +475,7 @@ type ControlCommand struct {
 	//	*ControlCommand_AddPermutationKey
 	//	*ControlCommand_SetReservedWords
 	//	*ControlCommand_RevokeKey
+	//	*ControlCommand_UpdateDomain
 	//	*ControlCommand_AddListEntry
 	//	*ControlCommand_RemoveListEntry
 	//	*ControlCommand_ChangeSwitch
@@ -609,6 +610,15 @@ func (x *ControlCommand) GetRevokeKey() *RevokeKey {
 	return nil
 }
 
+func (x *ControlCommand) GetUpdateDomain() *UpdateDomain {
+	if x != nil {
+		if x, ok := x.Kind.(*ControlCommand_UpdateDomain); ok {
+			return x.UpdateDomain
+		}
+	}
+	return nil
+}
+
 func (x *ControlCommand) GetAddListEntry() *ListEntry {
 	if x != nil {
 		if x, ok := x.Kind.(*ControlCommand_AddListEntry); ok {
@@ -664,6 +674,10 @@ type ControlCommand_RevokeKey struct {
 	RevokeKey *RevokeKey `protobuf:"bytes,15,opt,name=revoke_key,json=revokeKey,proto3,oneof"`
 }
 
+type ControlCommand_UpdateDomain struct {
+	UpdateDomain *UpdateDomain `protobuf:"bytes,16,opt,name=update_domain,json=updateDomain,proto3,oneof"`
+}
+
 type ControlCommand_AddListEntry struct {
 	AddListEntry *ListEntry `protobuf:"bytes,30,opt,name=add_list_entry,json=addListEntry,proto3,oneof"`
 }
@@ -687,6 +701,8 @@ func (*ControlCommand_AddPermutationKey) isControlCommand_Kind() {}
 func (*ControlCommand_SetReservedWords) isControlCommand_Kind() {}
 
 func (*ControlCommand_RevokeKey) isControlCommand_Kind() {}
+
+func (*ControlCommand_UpdateDomain) isControlCommand_Kind() {}
 
 func (*ControlCommand_AddListEntry) isControlCommand_Kind() {}
 
@@ -739,7 +755,7 @@ const file_hoplog_v1_command_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05legal\x18\x03 \x01(\bR\x05legal\x12\x1d\n" +
 	"\n" +
-	"if_version\x18\x04 \x01(\x04R\tifVersion\"\xf6\x05\n" +
+	"if_version\x18\x04 \x01(\x04R\tifVersion\"\xb6\x06\n" +
 	"\x0eControlCommand\x12%\n" +
 	"\x0eschema_version\x18\x01 \x01(\rR\rschemaVersion\x12\x1d\n" +
 	"\n" +
@@ -755,7 +771,8 @@ const file_hoplog_v1_command_proto_rawDesc = "" +
 	"\x13add_permutation_key\x18\r \x01(\v2\x19.hoplog.v1.PermutationKeyH\x00R\x11addPermutationKey\x12H\n" +
 	"\x12set_reserved_words\x18\x0e \x01(\v2\x18.hoplog.v1.ReservedWordsH\x00R\x10setReservedWords\x125\n" +
 	"\n" +
-	"revoke_key\x18\x0f \x01(\v2\x14.hoplog.v1.RevokeKeyH\x00R\trevokeKey\x12<\n" +
+	"revoke_key\x18\x0f \x01(\v2\x14.hoplog.v1.RevokeKeyH\x00R\trevokeKey\x12>\n" +
+	"\rupdate_domain\x18\x10 \x01(\v2\x17.hoplog.v1.UpdateDomainH\x00R\fupdateDomain\x12<\n" +
 	"\x0eadd_list_entry\x18\x1e \x01(\v2\x14.hoplog.v1.ListEntryH\x00R\faddListEntry\x12H\n" +
 	"\x11remove_list_entry\x18\x1f \x01(\v2\x1a.hoplog.v1.RemoveListEntryH\x00R\x0fremoveListEntry\x12>\n" +
 	"\rchange_switch\x18  \x01(\v2\x17.hoplog.v1.ChangeSwitchH\x00R\fchangeSwitchB\x06\n" +
@@ -792,9 +809,10 @@ var file_hoplog_v1_command_proto_goTypes = []any{
 	(*PermutationKey)(nil),   // 12: hoplog.v1.PermutationKey
 	(*ReservedWords)(nil),    // 13: hoplog.v1.ReservedWords
 	(*RevokeKey)(nil),        // 14: hoplog.v1.RevokeKey
-	(*ListEntry)(nil),        // 15: hoplog.v1.ListEntry
-	(*RemoveListEntry)(nil),  // 16: hoplog.v1.RemoveListEntry
-	(*ChangeSwitch)(nil),     // 17: hoplog.v1.ChangeSwitch
+	(*UpdateDomain)(nil),     // 15: hoplog.v1.UpdateDomain
+	(*ListEntry)(nil),        // 16: hoplog.v1.ListEntry
+	(*RemoveListEntry)(nil),  // 17: hoplog.v1.RemoveListEntry
+	(*ChangeSwitch)(nil),     // 18: hoplog.v1.ChangeSwitch
 }
 var file_hoplog_v1_command_proto_depIdxs = []int32{
 	0,  // 0: hoplog.v1.LinkCommand.request:type_name -> hoplog.v1.RequestRef
@@ -812,14 +830,15 @@ var file_hoplog_v1_command_proto_depIdxs = []int32{
 	12, // 12: hoplog.v1.ControlCommand.add_permutation_key:type_name -> hoplog.v1.PermutationKey
 	13, // 13: hoplog.v1.ControlCommand.set_reserved_words:type_name -> hoplog.v1.ReservedWords
 	14, // 14: hoplog.v1.ControlCommand.revoke_key:type_name -> hoplog.v1.RevokeKey
-	15, // 15: hoplog.v1.ControlCommand.add_list_entry:type_name -> hoplog.v1.ListEntry
-	16, // 16: hoplog.v1.ControlCommand.remove_list_entry:type_name -> hoplog.v1.RemoveListEntry
-	17, // 17: hoplog.v1.ControlCommand.change_switch:type_name -> hoplog.v1.ChangeSwitch
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	15, // 15: hoplog.v1.ControlCommand.update_domain:type_name -> hoplog.v1.UpdateDomain
+	16, // 16: hoplog.v1.ControlCommand.add_list_entry:type_name -> hoplog.v1.ListEntry
+	17, // 17: hoplog.v1.ControlCommand.remove_list_entry:type_name -> hoplog.v1.RemoveListEntry
+	18, // 18: hoplog.v1.ControlCommand.change_switch:type_name -> hoplog.v1.ChangeSwitch
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_hoplog_v1_command_proto_init() }
@@ -841,6 +860,7 @@ func file_hoplog_v1_command_proto_init() {
 		(*ControlCommand_AddPermutationKey)(nil),
 		(*ControlCommand_SetReservedWords)(nil),
 		(*ControlCommand_RevokeKey)(nil),
+		(*ControlCommand_UpdateDomain)(nil),
 		(*ControlCommand_AddListEntry)(nil),
 		(*ControlCommand_RemoveListEntry)(nil),
 		(*ControlCommand_ChangeSwitch)(nil),

@@ -256,7 +256,9 @@ type Domain struct {
 	// Empty: shared, every owner may create links on it.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The domain of a create that names none; there is one.
-	IsDefault     bool `protobuf:"varint,4,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
+	IsDefault bool `protobuf:"varint,4,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
+	// Where visitors of codes that do not exist are sent; empty: they see 404.
+	NotFoundUrl   string `protobuf:"bytes,5,opt,name=not_found_url,json=notFoundUrl,proto3" json:"not_found_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +321,75 @@ func (x *Domain) GetIsDefault() bool {
 	return false
 }
 
+func (x *Domain) GetNotFoundUrl() string {
+	if x != nil {
+		return x.NotFoundUrl
+	}
+	return ""
+}
+
+// UpdateDomain asks for other settings of a domain.
+type UpdateDomain struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Names of the settings that are to change.
+	Fields        []string `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"`
+	NotFoundUrl   string   `protobuf:"bytes,3,opt,name=not_found_url,json=notFoundUrl,proto3" json:"not_found_url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateDomain) Reset() {
+	*x = UpdateDomain{}
+	mi := &file_hoplog_v1_control_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateDomain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateDomain) ProtoMessage() {}
+
+func (x *UpdateDomain) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_control_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateDomain.ProtoReflect.Descriptor instead.
+func (*UpdateDomain) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *UpdateDomain) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *UpdateDomain) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *UpdateDomain) GetNotFoundUrl() string {
+	if x != nil {
+		return x.NotFoundUrl
+	}
+	return ""
+}
+
 // ApiKey is a credential; the key itself is never stored.
 type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -336,7 +407,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[1]
+	mi := &file_hoplog_v1_control_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -348,7 +419,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[1]
+	mi := &file_hoplog_v1_control_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -361,7 +432,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{1}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ApiKey) GetId() string {
@@ -409,7 +480,7 @@ type RevokeKey struct {
 
 func (x *RevokeKey) Reset() {
 	*x = RevokeKey{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[2]
+	mi := &file_hoplog_v1_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +492,7 @@ func (x *RevokeKey) String() string {
 func (*RevokeKey) ProtoMessage() {}
 
 func (x *RevokeKey) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[2]
+	mi := &file_hoplog_v1_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +505,7 @@ func (x *RevokeKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKey.ProtoReflect.Descriptor instead.
 func (*RevokeKey) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{2}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RevokeKey) GetId() string {
@@ -465,7 +536,7 @@ type LeaseSegment struct {
 
 func (x *LeaseSegment) Reset() {
 	*x = LeaseSegment{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[3]
+	mi := &file_hoplog_v1_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +548,7 @@ func (x *LeaseSegment) String() string {
 func (*LeaseSegment) ProtoMessage() {}
 
 func (x *LeaseSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[3]
+	mi := &file_hoplog_v1_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +561,7 @@ func (x *LeaseSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseSegment.ProtoReflect.Descriptor instead.
 func (*LeaseSegment) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{3}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LeaseSegment) GetSpace() uint32 {
@@ -527,7 +598,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[4]
+	mi := &file_hoplog_v1_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +610,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[4]
+	mi := &file_hoplog_v1_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +623,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Segment) GetSpace() uint32 {
@@ -595,7 +666,7 @@ type PermutationKey struct {
 
 func (x *PermutationKey) Reset() {
 	*x = PermutationKey{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[5]
+	mi := &file_hoplog_v1_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +678,7 @@ func (x *PermutationKey) String() string {
 func (*PermutationKey) ProtoMessage() {}
 
 func (x *PermutationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[5]
+	mi := &file_hoplog_v1_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +691,7 @@ func (x *PermutationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermutationKey.ProtoReflect.Descriptor instead.
 func (*PermutationKey) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PermutationKey) GetVersion() uint32 {
@@ -646,7 +717,7 @@ type ReservedWords struct {
 
 func (x *ReservedWords) Reset() {
 	*x = ReservedWords{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[6]
+	mi := &file_hoplog_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +729,7 @@ func (x *ReservedWords) String() string {
 func (*ReservedWords) ProtoMessage() {}
 
 func (x *ReservedWords) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[6]
+	mi := &file_hoplog_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +742,7 @@ func (x *ReservedWords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedWords.ProtoReflect.Descriptor instead.
 func (*ReservedWords) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReservedWords) GetWords() []string {
@@ -700,7 +771,7 @@ type ListEntry struct {
 
 func (x *ListEntry) Reset() {
 	*x = ListEntry{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[7]
+	mi := &file_hoplog_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +783,7 @@ func (x *ListEntry) String() string {
 func (*ListEntry) ProtoMessage() {}
 
 func (x *ListEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[7]
+	mi := &file_hoplog_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +796,7 @@ func (x *ListEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntry.ProtoReflect.Descriptor instead.
 func (*ListEntry) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListEntry) GetList() ListName {
@@ -789,7 +860,7 @@ type RemoveListEntry struct {
 
 func (x *RemoveListEntry) Reset() {
 	*x = RemoveListEntry{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[8]
+	mi := &file_hoplog_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +872,7 @@ func (x *RemoveListEntry) String() string {
 func (*RemoveListEntry) ProtoMessage() {}
 
 func (x *RemoveListEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[8]
+	mi := &file_hoplog_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +885,7 @@ func (x *RemoveListEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveListEntry.ProtoReflect.Descriptor instead.
 func (*RemoveListEntry) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoveListEntry) GetList() ListName {
@@ -857,7 +928,7 @@ type ChangeSwitch struct {
 
 func (x *ChangeSwitch) Reset() {
 	*x = ChangeSwitch{}
-	mi := &file_hoplog_v1_control_proto_msgTypes[9]
+	mi := &file_hoplog_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +940,7 @@ func (x *ChangeSwitch) String() string {
 func (*ChangeSwitch) ProtoMessage() {}
 
 func (x *ChangeSwitch) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_control_proto_msgTypes[9]
+	mi := &file_hoplog_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +953,7 @@ func (x *ChangeSwitch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeSwitch.ProtoReflect.Descriptor instead.
 func (*ChangeSwitch) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_hoplog_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ChangeSwitch) GetTier() TrustTier {
@@ -910,13 +981,18 @@ var File_hoplog_v1_control_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x17hoplog/v1/control.proto\x12\thoplog.v1\"u\n" +
+	"\x17hoplog/v1/control.proto\x12\thoplog.v1\"\x99\x01\n" +
 	"\x06Domain\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aaliases\x18\x02 \x03(\tR\aaliases\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
-	"is_default\x18\x04 \x01(\bR\tisDefault\"l\n" +
+	"is_default\x18\x04 \x01(\bR\tisDefault\x12\"\n" +
+	"\rnot_found_url\x18\x05 \x01(\tR\vnotFoundUrl\"h\n" +
+	"\fUpdateDomain\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06fields\x18\x02 \x03(\tR\x06fields\x12\"\n" +
+	"\rnot_found_url\x18\x03 \x01(\tR\vnotFoundUrl\"l\n" +
 	"\x06ApiKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
@@ -998,22 +1074,23 @@ func file_hoplog_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_hoplog_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_hoplog_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_hoplog_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_hoplog_v1_control_proto_goTypes = []any{
 	(ListName)(0),           // 0: hoplog.v1.ListName
 	(ListKind)(0),           // 1: hoplog.v1.ListKind
 	(TrustTier)(0),          // 2: hoplog.v1.TrustTier
 	(SwitchStep)(0),         // 3: hoplog.v1.SwitchStep
 	(*Domain)(nil),          // 4: hoplog.v1.Domain
-	(*ApiKey)(nil),          // 5: hoplog.v1.ApiKey
-	(*RevokeKey)(nil),       // 6: hoplog.v1.RevokeKey
-	(*LeaseSegment)(nil),    // 7: hoplog.v1.LeaseSegment
-	(*Segment)(nil),         // 8: hoplog.v1.Segment
-	(*PermutationKey)(nil),  // 9: hoplog.v1.PermutationKey
-	(*ReservedWords)(nil),   // 10: hoplog.v1.ReservedWords
-	(*ListEntry)(nil),       // 11: hoplog.v1.ListEntry
-	(*RemoveListEntry)(nil), // 12: hoplog.v1.RemoveListEntry
-	(*ChangeSwitch)(nil),    // 13: hoplog.v1.ChangeSwitch
+	(*UpdateDomain)(nil),    // 5: hoplog.v1.UpdateDomain
+	(*ApiKey)(nil),          // 6: hoplog.v1.ApiKey
+	(*RevokeKey)(nil),       // 7: hoplog.v1.RevokeKey
+	(*LeaseSegment)(nil),    // 8: hoplog.v1.LeaseSegment
+	(*Segment)(nil),         // 9: hoplog.v1.Segment
+	(*PermutationKey)(nil),  // 10: hoplog.v1.PermutationKey
+	(*ReservedWords)(nil),   // 11: hoplog.v1.ReservedWords
+	(*ListEntry)(nil),       // 12: hoplog.v1.ListEntry
+	(*RemoveListEntry)(nil), // 13: hoplog.v1.RemoveListEntry
+	(*ChangeSwitch)(nil),    // 14: hoplog.v1.ChangeSwitch
 }
 var file_hoplog_v1_control_proto_depIdxs = []int32{
 	0, // 0: hoplog.v1.ListEntry.list:type_name -> hoplog.v1.ListName
@@ -1040,7 +1117,7 @@ func file_hoplog_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hoplog_v1_control_proto_rawDesc), len(file_hoplog_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

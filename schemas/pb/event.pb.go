@@ -36,6 +36,7 @@ type Event struct {
 	//	*Event_PermutationKeyAdded
 	//	*Event_ReservedWordsSet
 	//	*Event_KeyRevoked
+	//	*Event_DomainUpdated
 	//	*Event_ListEntryAdded
 	//	*Event_ListEntryRemoved
 	//	*Event_SwitchChanged
@@ -162,6 +163,15 @@ func (x *Event) GetKeyRevoked() *KeyRevoked {
 	return nil
 }
 
+func (x *Event) GetDomainUpdated() *DomainUpdated {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_DomainUpdated); ok {
+			return x.DomainUpdated
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetListEntryAdded() *ListEntryAdded {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ListEntryAdded); ok {
@@ -229,6 +239,10 @@ type Event_KeyRevoked struct {
 	KeyRevoked *KeyRevoked `protobuf:"bytes,25,opt,name=key_revoked,json=keyRevoked,proto3,oneof"`
 }
 
+type Event_DomainUpdated struct {
+	DomainUpdated *DomainUpdated `protobuf:"bytes,26,opt,name=domain_updated,json=domainUpdated,proto3,oneof"`
+}
+
 type Event_ListEntryAdded struct {
 	ListEntryAdded *ListEntryAdded `protobuf:"bytes,40,opt,name=list_entry_added,json=listEntryAdded,proto3,oneof"`
 }
@@ -258,6 +272,8 @@ func (*Event_PermutationKeyAdded) isEvent_Kind() {}
 func (*Event_ReservedWordsSet) isEvent_Kind() {}
 
 func (*Event_KeyRevoked) isEvent_Kind() {}
+
+func (*Event_DomainUpdated) isEvent_Kind() {}
 
 func (*Event_ListEntryAdded) isEvent_Kind() {}
 
@@ -524,6 +540,60 @@ func (x *DomainAdded) GetDomain() *Domain {
 	return nil
 }
 
+type DomainUpdated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The whole domain after the update.
+	Domain *Domain `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Names of the settings that differ from before.
+	Changed       []string `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DomainUpdated) Reset() {
+	*x = DomainUpdated{}
+	mi := &file_hoplog_v1_event_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DomainUpdated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DomainUpdated) ProtoMessage() {}
+
+func (x *DomainUpdated) ProtoReflect() protoreflect.Message {
+	mi := &file_hoplog_v1_event_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DomainUpdated.ProtoReflect.Descriptor instead.
+func (*DomainUpdated) Descriptor() ([]byte, []int) {
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DomainUpdated) GetDomain() *Domain {
+	if x != nil {
+		return x.Domain
+	}
+	return nil
+}
+
+func (x *DomainUpdated) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
 type KeyAdded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *ApiKey                `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -533,7 +603,7 @@ type KeyAdded struct {
 
 func (x *KeyAdded) Reset() {
 	*x = KeyAdded{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[5]
+	mi := &file_hoplog_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +615,7 @@ func (x *KeyAdded) String() string {
 func (*KeyAdded) ProtoMessage() {}
 
 func (x *KeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[5]
+	mi := &file_hoplog_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +628,7 @@ func (x *KeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAdded.ProtoReflect.Descriptor instead.
 func (*KeyAdded) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KeyAdded) GetKey() *ApiKey {
@@ -579,7 +649,7 @@ type KeyRevoked struct {
 
 func (x *KeyRevoked) Reset() {
 	*x = KeyRevoked{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[6]
+	mi := &file_hoplog_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +661,7 @@ func (x *KeyRevoked) String() string {
 func (*KeyRevoked) ProtoMessage() {}
 
 func (x *KeyRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[6]
+	mi := &file_hoplog_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +674,7 @@ func (x *KeyRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRevoked.ProtoReflect.Descriptor instead.
 func (*KeyRevoked) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KeyRevoked) GetKey() *ApiKey {
@@ -630,7 +700,7 @@ type SegmentLeased struct {
 
 func (x *SegmentLeased) Reset() {
 	*x = SegmentLeased{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[7]
+	mi := &file_hoplog_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +712,7 @@ func (x *SegmentLeased) String() string {
 func (*SegmentLeased) ProtoMessage() {}
 
 func (x *SegmentLeased) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[7]
+	mi := &file_hoplog_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +725,7 @@ func (x *SegmentLeased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentLeased.ProtoReflect.Descriptor instead.
 func (*SegmentLeased) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SegmentLeased) GetSegment() *Segment {
@@ -674,7 +744,7 @@ type PermutationKeyAdded struct {
 
 func (x *PermutationKeyAdded) Reset() {
 	*x = PermutationKeyAdded{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[8]
+	mi := &file_hoplog_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +756,7 @@ func (x *PermutationKeyAdded) String() string {
 func (*PermutationKeyAdded) ProtoMessage() {}
 
 func (x *PermutationKeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[8]
+	mi := &file_hoplog_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +769,7 @@ func (x *PermutationKeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermutationKeyAdded.ProtoReflect.Descriptor instead.
 func (*PermutationKeyAdded) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PermutationKeyAdded) GetKey() *PermutationKey {
@@ -718,7 +788,7 @@ type ReservedWordsSet struct {
 
 func (x *ReservedWordsSet) Reset() {
 	*x = ReservedWordsSet{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[9]
+	mi := &file_hoplog_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +800,7 @@ func (x *ReservedWordsSet) String() string {
 func (*ReservedWordsSet) ProtoMessage() {}
 
 func (x *ReservedWordsSet) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[9]
+	mi := &file_hoplog_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +813,7 @@ func (x *ReservedWordsSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedWordsSet.ProtoReflect.Descriptor instead.
 func (*ReservedWordsSet) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReservedWordsSet) GetWords() *ReservedWords {
@@ -763,7 +833,7 @@ type ListEntryAdded struct {
 
 func (x *ListEntryAdded) Reset() {
 	*x = ListEntryAdded{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[10]
+	mi := &file_hoplog_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +845,7 @@ func (x *ListEntryAdded) String() string {
 func (*ListEntryAdded) ProtoMessage() {}
 
 func (x *ListEntryAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[10]
+	mi := &file_hoplog_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +858,7 @@ func (x *ListEntryAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntryAdded.ProtoReflect.Descriptor instead.
 func (*ListEntryAdded) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListEntryAdded) GetEntry() *ListEntry {
@@ -809,7 +879,7 @@ type ListEntryRemoved struct {
 
 func (x *ListEntryRemoved) Reset() {
 	*x = ListEntryRemoved{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[11]
+	mi := &file_hoplog_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +891,7 @@ func (x *ListEntryRemoved) String() string {
 func (*ListEntryRemoved) ProtoMessage() {}
 
 func (x *ListEntryRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[11]
+	mi := &file_hoplog_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +904,7 @@ func (x *ListEntryRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntryRemoved.ProtoReflect.Descriptor instead.
 func (*ListEntryRemoved) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListEntryRemoved) GetEntry() *ListEntry {
@@ -864,7 +934,7 @@ type SwitchChanged struct {
 
 func (x *SwitchChanged) Reset() {
 	*x = SwitchChanged{}
-	mi := &file_hoplog_v1_event_proto_msgTypes[12]
+	mi := &file_hoplog_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +946,7 @@ func (x *SwitchChanged) String() string {
 func (*SwitchChanged) ProtoMessage() {}
 
 func (x *SwitchChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_hoplog_v1_event_proto_msgTypes[12]
+	mi := &file_hoplog_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +959,7 @@ func (x *SwitchChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchChanged.ProtoReflect.Descriptor instead.
 func (*SwitchChanged) Descriptor() ([]byte, []int) {
-	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_hoplog_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SwitchChanged) GetTier() TrustTier {
@@ -924,7 +994,7 @@ var File_hoplog_v1_event_proto protoreflect.FileDescriptor
 
 const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15hoplog/v1/event.proto\x12\thoplog.v1\x1a\x17hoplog/v1/control.proto\x1a\x14hoplog/v1/link.proto\"\xc1\x06\n" +
+	"\x15hoplog/v1/event.proto\x12\thoplog.v1\x1a\x17hoplog/v1/control.proto\x1a\x14hoplog/v1/link.proto\"\x84\a\n" +
 	"\x05Event\x12;\n" +
 	"\flink_created\x18\x01 \x01(\v2\x16.hoplog.v1.LinkCreatedH\x00R\vlinkCreated\x12;\n" +
 	"\flink_updated\x18\x02 \x01(\v2\x16.hoplog.v1.LinkUpdatedH\x00R\vlinkUpdated\x12N\n" +
@@ -935,7 +1005,8 @@ const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\x15permutation_key_added\x18\x17 \x01(\v2\x1e.hoplog.v1.PermutationKeyAddedH\x00R\x13permutationKeyAdded\x12K\n" +
 	"\x12reserved_words_set\x18\x18 \x01(\v2\x1b.hoplog.v1.ReservedWordsSetH\x00R\x10reservedWordsSet\x128\n" +
 	"\vkey_revoked\x18\x19 \x01(\v2\x15.hoplog.v1.KeyRevokedH\x00R\n" +
-	"keyRevoked\x12E\n" +
+	"keyRevoked\x12A\n" +
+	"\x0edomain_updated\x18\x1a \x01(\v2\x18.hoplog.v1.DomainUpdatedH\x00R\rdomainUpdated\x12E\n" +
 	"\x10list_entry_added\x18( \x01(\v2\x19.hoplog.v1.ListEntryAddedH\x00R\x0elistEntryAdded\x12K\n" +
 	"\x12list_entry_removed\x18) \x01(\v2\x1b.hoplog.v1.ListEntryRemovedH\x00R\x10listEntryRemoved\x12A\n" +
 	"\x0eswitch_changed\x18* \x01(\v2\x18.hoplog.v1.SwitchChangedH\x00R\rswitchChangedB\x06\n" +
@@ -957,7 +1028,10 @@ const file_hoplog_v1_event_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05legal\x18\x05 \x01(\bR\x05legal\"8\n" +
 	"\vDomainAdded\x12)\n" +
-	"\x06domain\x18\x01 \x01(\v2\x11.hoplog.v1.DomainR\x06domain\"/\n" +
+	"\x06domain\x18\x01 \x01(\v2\x11.hoplog.v1.DomainR\x06domain\"T\n" +
+	"\rDomainUpdated\x12)\n" +
+	"\x06domain\x18\x01 \x01(\v2\x11.hoplog.v1.DomainR\x06domain\x12\x18\n" +
+	"\achanged\x18\x02 \x03(\tR\achanged\"/\n" +
 	"\bKeyAdded\x12#\n" +
 	"\x03key\x18\x01 \x01(\v2\x11.hoplog.v1.ApiKeyR\x03key\"E\n" +
 	"\n" +
@@ -996,67 +1070,70 @@ func file_hoplog_v1_event_proto_rawDescGZIP() []byte {
 	return file_hoplog_v1_event_proto_rawDescData
 }
 
-var file_hoplog_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_hoplog_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_hoplog_v1_event_proto_goTypes = []any{
 	(*Event)(nil),               // 0: hoplog.v1.Event
 	(*LinkCreated)(nil),         // 1: hoplog.v1.LinkCreated
 	(*LinkUpdated)(nil),         // 2: hoplog.v1.LinkUpdated
 	(*LinkStatusChanged)(nil),   // 3: hoplog.v1.LinkStatusChanged
 	(*DomainAdded)(nil),         // 4: hoplog.v1.DomainAdded
-	(*KeyAdded)(nil),            // 5: hoplog.v1.KeyAdded
-	(*KeyRevoked)(nil),          // 6: hoplog.v1.KeyRevoked
-	(*SegmentLeased)(nil),       // 7: hoplog.v1.SegmentLeased
-	(*PermutationKeyAdded)(nil), // 8: hoplog.v1.PermutationKeyAdded
-	(*ReservedWordsSet)(nil),    // 9: hoplog.v1.ReservedWordsSet
-	(*ListEntryAdded)(nil),      // 10: hoplog.v1.ListEntryAdded
-	(*ListEntryRemoved)(nil),    // 11: hoplog.v1.ListEntryRemoved
-	(*SwitchChanged)(nil),       // 12: hoplog.v1.SwitchChanged
-	(*LinkRef)(nil),             // 13: hoplog.v1.LinkRef
-	(*LinkContent)(nil),         // 14: hoplog.v1.LinkContent
-	(StatusAction)(0),           // 15: hoplog.v1.StatusAction
-	(*Domain)(nil),              // 16: hoplog.v1.Domain
-	(*ApiKey)(nil),              // 17: hoplog.v1.ApiKey
-	(*Segment)(nil),             // 18: hoplog.v1.Segment
-	(*PermutationKey)(nil),      // 19: hoplog.v1.PermutationKey
-	(*ReservedWords)(nil),       // 20: hoplog.v1.ReservedWords
-	(*ListEntry)(nil),           // 21: hoplog.v1.ListEntry
-	(TrustTier)(0),              // 22: hoplog.v1.TrustTier
-	(SwitchStep)(0),             // 23: hoplog.v1.SwitchStep
+	(*DomainUpdated)(nil),       // 5: hoplog.v1.DomainUpdated
+	(*KeyAdded)(nil),            // 6: hoplog.v1.KeyAdded
+	(*KeyRevoked)(nil),          // 7: hoplog.v1.KeyRevoked
+	(*SegmentLeased)(nil),       // 8: hoplog.v1.SegmentLeased
+	(*PermutationKeyAdded)(nil), // 9: hoplog.v1.PermutationKeyAdded
+	(*ReservedWordsSet)(nil),    // 10: hoplog.v1.ReservedWordsSet
+	(*ListEntryAdded)(nil),      // 11: hoplog.v1.ListEntryAdded
+	(*ListEntryRemoved)(nil),    // 12: hoplog.v1.ListEntryRemoved
+	(*SwitchChanged)(nil),       // 13: hoplog.v1.SwitchChanged
+	(*LinkRef)(nil),             // 14: hoplog.v1.LinkRef
+	(*LinkContent)(nil),         // 15: hoplog.v1.LinkContent
+	(StatusAction)(0),           // 16: hoplog.v1.StatusAction
+	(*Domain)(nil),              // 17: hoplog.v1.Domain
+	(*ApiKey)(nil),              // 18: hoplog.v1.ApiKey
+	(*Segment)(nil),             // 19: hoplog.v1.Segment
+	(*PermutationKey)(nil),      // 20: hoplog.v1.PermutationKey
+	(*ReservedWords)(nil),       // 21: hoplog.v1.ReservedWords
+	(*ListEntry)(nil),           // 22: hoplog.v1.ListEntry
+	(TrustTier)(0),              // 23: hoplog.v1.TrustTier
+	(SwitchStep)(0),             // 24: hoplog.v1.SwitchStep
 }
 var file_hoplog_v1_event_proto_depIdxs = []int32{
 	1,  // 0: hoplog.v1.Event.link_created:type_name -> hoplog.v1.LinkCreated
 	2,  // 1: hoplog.v1.Event.link_updated:type_name -> hoplog.v1.LinkUpdated
 	3,  // 2: hoplog.v1.Event.link_status_changed:type_name -> hoplog.v1.LinkStatusChanged
 	4,  // 3: hoplog.v1.Event.domain_added:type_name -> hoplog.v1.DomainAdded
-	5,  // 4: hoplog.v1.Event.key_added:type_name -> hoplog.v1.KeyAdded
-	7,  // 5: hoplog.v1.Event.segment_leased:type_name -> hoplog.v1.SegmentLeased
-	8,  // 6: hoplog.v1.Event.permutation_key_added:type_name -> hoplog.v1.PermutationKeyAdded
-	9,  // 7: hoplog.v1.Event.reserved_words_set:type_name -> hoplog.v1.ReservedWordsSet
-	6,  // 8: hoplog.v1.Event.key_revoked:type_name -> hoplog.v1.KeyRevoked
-	10, // 9: hoplog.v1.Event.list_entry_added:type_name -> hoplog.v1.ListEntryAdded
-	11, // 10: hoplog.v1.Event.list_entry_removed:type_name -> hoplog.v1.ListEntryRemoved
-	12, // 11: hoplog.v1.Event.switch_changed:type_name -> hoplog.v1.SwitchChanged
-	13, // 12: hoplog.v1.LinkCreated.link:type_name -> hoplog.v1.LinkRef
-	14, // 13: hoplog.v1.LinkCreated.content:type_name -> hoplog.v1.LinkContent
-	13, // 14: hoplog.v1.LinkUpdated.link:type_name -> hoplog.v1.LinkRef
-	14, // 15: hoplog.v1.LinkUpdated.content:type_name -> hoplog.v1.LinkContent
-	13, // 16: hoplog.v1.LinkStatusChanged.link:type_name -> hoplog.v1.LinkRef
-	15, // 17: hoplog.v1.LinkStatusChanged.action:type_name -> hoplog.v1.StatusAction
-	16, // 18: hoplog.v1.DomainAdded.domain:type_name -> hoplog.v1.Domain
-	17, // 19: hoplog.v1.KeyAdded.key:type_name -> hoplog.v1.ApiKey
-	17, // 20: hoplog.v1.KeyRevoked.key:type_name -> hoplog.v1.ApiKey
-	18, // 21: hoplog.v1.SegmentLeased.segment:type_name -> hoplog.v1.Segment
-	19, // 22: hoplog.v1.PermutationKeyAdded.key:type_name -> hoplog.v1.PermutationKey
-	20, // 23: hoplog.v1.ReservedWordsSet.words:type_name -> hoplog.v1.ReservedWords
-	21, // 24: hoplog.v1.ListEntryAdded.entry:type_name -> hoplog.v1.ListEntry
-	21, // 25: hoplog.v1.ListEntryRemoved.entry:type_name -> hoplog.v1.ListEntry
-	22, // 26: hoplog.v1.SwitchChanged.tier:type_name -> hoplog.v1.TrustTier
-	23, // 27: hoplog.v1.SwitchChanged.step:type_name -> hoplog.v1.SwitchStep
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	6,  // 4: hoplog.v1.Event.key_added:type_name -> hoplog.v1.KeyAdded
+	8,  // 5: hoplog.v1.Event.segment_leased:type_name -> hoplog.v1.SegmentLeased
+	9,  // 6: hoplog.v1.Event.permutation_key_added:type_name -> hoplog.v1.PermutationKeyAdded
+	10, // 7: hoplog.v1.Event.reserved_words_set:type_name -> hoplog.v1.ReservedWordsSet
+	7,  // 8: hoplog.v1.Event.key_revoked:type_name -> hoplog.v1.KeyRevoked
+	5,  // 9: hoplog.v1.Event.domain_updated:type_name -> hoplog.v1.DomainUpdated
+	11, // 10: hoplog.v1.Event.list_entry_added:type_name -> hoplog.v1.ListEntryAdded
+	12, // 11: hoplog.v1.Event.list_entry_removed:type_name -> hoplog.v1.ListEntryRemoved
+	13, // 12: hoplog.v1.Event.switch_changed:type_name -> hoplog.v1.SwitchChanged
+	14, // 13: hoplog.v1.LinkCreated.link:type_name -> hoplog.v1.LinkRef
+	15, // 14: hoplog.v1.LinkCreated.content:type_name -> hoplog.v1.LinkContent
+	14, // 15: hoplog.v1.LinkUpdated.link:type_name -> hoplog.v1.LinkRef
+	15, // 16: hoplog.v1.LinkUpdated.content:type_name -> hoplog.v1.LinkContent
+	14, // 17: hoplog.v1.LinkStatusChanged.link:type_name -> hoplog.v1.LinkRef
+	16, // 18: hoplog.v1.LinkStatusChanged.action:type_name -> hoplog.v1.StatusAction
+	17, // 19: hoplog.v1.DomainAdded.domain:type_name -> hoplog.v1.Domain
+	17, // 20: hoplog.v1.DomainUpdated.domain:type_name -> hoplog.v1.Domain
+	18, // 21: hoplog.v1.KeyAdded.key:type_name -> hoplog.v1.ApiKey
+	18, // 22: hoplog.v1.KeyRevoked.key:type_name -> hoplog.v1.ApiKey
+	19, // 23: hoplog.v1.SegmentLeased.segment:type_name -> hoplog.v1.Segment
+	20, // 24: hoplog.v1.PermutationKeyAdded.key:type_name -> hoplog.v1.PermutationKey
+	21, // 25: hoplog.v1.ReservedWordsSet.words:type_name -> hoplog.v1.ReservedWords
+	22, // 26: hoplog.v1.ListEntryAdded.entry:type_name -> hoplog.v1.ListEntry
+	22, // 27: hoplog.v1.ListEntryRemoved.entry:type_name -> hoplog.v1.ListEntry
+	23, // 28: hoplog.v1.SwitchChanged.tier:type_name -> hoplog.v1.TrustTier
+	24, // 29: hoplog.v1.SwitchChanged.step:type_name -> hoplog.v1.SwitchStep
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_hoplog_v1_event_proto_init() }
@@ -1076,6 +1153,7 @@ func file_hoplog_v1_event_proto_init() {
 		(*Event_PermutationKeyAdded)(nil),
 		(*Event_ReservedWordsSet)(nil),
 		(*Event_KeyRevoked)(nil),
+		(*Event_DomainUpdated)(nil),
 		(*Event_ListEntryAdded)(nil),
 		(*Event_ListEntryRemoved)(nil),
 		(*Event_SwitchChanged)(nil),
@@ -1086,7 +1164,7 @@ func file_hoplog_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hoplog_v1_event_proto_rawDesc), len(file_hoplog_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

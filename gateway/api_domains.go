@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/hoplog/hoplog/commands"
+	"github.com/hoplog/hoplog/events"
+	"github.com/hoplog/hoplog/schemas/pb"
+)
+
+// UpdateDomain answers PATCH /v1/domains/{domain}.
+func (a *api) UpdateDomain(c *gin.Context, name LinkDomain, p UpdateDomainParams) {
+	d, err := a.controlDraft(c, p.IdempotencyKey)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	domain, err := a.domainAt(d.control, name)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	body, err := readBody(c, maxBody)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	update, err := decodeDomainUpdate(body)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	update.Namespace = domain.GetNamespace()
+	a.submitControl(c, d, &pb.ControlCommand{Kind: &pb.ControlCommand_UpdateDomain{UpdateDomain: update}}, func(o controlOutcome) (int, any) {
+		if len(o.events) > 0 {
+			return http.StatusOK, showDomain(o.events[0].GetDomainUpdated().GetDomain())
+		}
+		return http.StatusOK, showDomain(a.Control.Current().Resolve(update.GetNamespace()))
+	})
+}
+
+// decodeDomainUpdate reads the settings that a request changes; null stands for a setting's default.
+func decodeDomainUpdate(data []byte) (*pb.UpdateDomain, error) {
+	update := &pb.UpdateDomain{}
+	err := decodeBody(data, func(r *jsonReader) error {
+		return r.object(func(name string) (known bool, err error) {
+			if name != commands.FieldNotFoundURL {
+				return false, nil
+			}
+			update.Fields = append(update.Fields, name)
+			if r.null() {
+				return true, nil
+			}
+			raw, err := r.str()
+			if err == nil {
+				update.NotFoundUrl, err = commands.NormalizeURL(name, raw)
+			}
+			return true, err
+		})
+	})
+	return update, err
+}
+
+// domainAt returns the domain that a path names, itself or by an alias.
+func (a *api) domainAt(state *commands.Control, raw string) (*pb.Domain, error) {
+	name, err := url.PathUnescape(raw)
+	if err == nil {
+		name, err = events.NormalizeNamespace(name)
+	}
+	if err != nil {
+		return nil, notFound("there is no such domain")
+	}
+	if domain := state.Resolve(name); domain != nil {
+		return domain, nil
+	}
+	return nil, a.missing(notFound("there is no domain " + name))
+}
+
+// GetDomain answers GET /v1/domains/{domain}.
+func (a *api) GetDomain(c *gin.Context, name LinkDomain, p GetDomainParams) {
+	state, err := a.controlAt(c, p.HoplogPosition)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	domain, err := a.domainAt(state, name)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	writeJSON(c, http.StatusOK, showDomain(domain))
+}
+
+// ListDomains answers GET /v1/domains.
+func (a *api) ListDomains(c *gin.Context, p ListDomainsParams) {
+	state, err := a.controlAt(c, p.HoplogPosition)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	limit, err := controlLimit(p.Limit)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	after, err := base64.RawURLEncoding.DecodeString(orZero(p.Cursor))
+	if err != nil {
+		a.fail(c, invalid("cursor", "the cursor is not one of this list"))
+		return
+	}
+	names := slices.Sorted(maps.Keys(state.Domains()))
+	first, found := slices.BinarySearch(names, string(after))
+	if found {
+		first++
+	}
+	names = names[first:]
+	page := DomainPage{Domains: []Domain{}, Position: controlPosition(state.Seq)}
+	for _, name := range names[:min(limit, len(names))] {
+		page.Domains = append(page.Domains, showDomain(state.Domains()[name]))
+	}
+	if len(names) > limit {
+		cursor := base64.RawURLEncoding.EncodeToString([]byte(names[limit-1]))
+		page.NextCursor = &cursor
+	}
+	writeJSON(c, http.StatusOK, page)
+}
+
+// showDomain returns the API's form of a domain.
+func showDomain(d *pb.Domain) Domain {
+	return Domain{Domain: d.GetNamespace(), Aliases: append([]string{}, d.GetAliases()...), Owner: optionalText(d.GetOwner()), IsDefault: d.GetIsDefault(),
+		NotFoundUrl: optionalText(d.GetNotFoundUrl())}
+}
+
+// optionalText returns nil for no text.
+func optionalText(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
