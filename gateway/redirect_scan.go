@@ -89,7 +89,7 @@ type redirectRetryPage struct {
 
 // redirectTooMany holds a page for each of some times after which to come back; the longest is more than a guard asks for.
 var redirectTooMany = func() (pages []redirectRetryPage) {
-	for _, seconds := range []int{1, 2, 5, 10, 20, 30, 60, 90, 120, 180} {
+	for _, seconds := range []int{1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300} {
 		page := newRedirectRefusal(http.StatusTooManyRequests, redirectSaysGuessed, redirectRetryAfter(seconds))
 		pages = append(pages, redirectRetryPage{time.Duration(seconds) * time.Second, page})
 	}

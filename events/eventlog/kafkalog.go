@@ -12,7 +12,8 @@ import (
 )
 
 // clientLogger passes the warnings of a Log's clients on, and the rest when debugging. While brokers are away each client says
-// so twenty times a second: the same words pass once in repeatAfter, with how often they were said meanwhile.
+// so twenty times a second: a warning in the same words passes once in repeatAfter, with how often it was said meanwhile.
+// Errors always pass.
 type clientLogger struct {
 	to   *slog.Logger
 	mu   sync.Mutex
@@ -55,12 +56,14 @@ func (l *clientLogger) Level() kgo.LogLevel {
 }
 
 func (l *clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
-	since, held := l.held(msg, time.Now())
-	if held && l.Level() == kgo.LogLevelWarn {
-		return
-	}
-	if since > 0 {
-		keyvals = append(keyvals, "held_back", since)
+	if level == kgo.LogLevelWarn && l.Level() == kgo.LogLevelWarn {
+		since, held := l.held(msg, time.Now())
+		if held {
+			return
+		}
+		if since > 0 {
+			keyvals = append(keyvals, "held_back", since)
+		}
 	}
 	to := slog.LevelDebug
 	switch level {

@@ -1,5 +1,11 @@
 package app
 
+import (
+	"errors"
+	"net"
+	"sync"
+)
+
 // Visitors and callers must not take the descriptors that the stores and the log need: who asks opens sockets, who answers
 // opens files.
 const (
@@ -26,4 +32,55 @@ func (s settings) redirectListeners() uint64 {
 		return 2
 	}
 	return 1
+}
+
+// limitConnections returns a listener that has so many connections at once; more wait. Its connections can be closed one side
+// at a time, as those of netutil.LimitListener cannot: a server that refuses a request needs that, or the kernel takes its
+// answer back.
+func limitConnections(ln net.Listener, most int) net.Listener {
+	return &limited{Listener: ln, room: make(chan struct{}, most), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	room   chan struct{}
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.room <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.room
+		return nil, err
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		<-l.room
+		return nil, errors.Join(errors.New("limiting connections: not TCP"), conn.Close())
+	}
+	return &limitedConn{TCPConn: tcp, leave: sync.OnceFunc(func() { <-l.room })}, nil
+}
+
+// Close implements net.Listener.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	*net.TCPConn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	defer c.leave()
+	return c.TCPConn.Close()
 }

@@ -1,6 +1,10 @@
 package app
 
-import "testing"
+import (
+	"net"
+	"testing"
+	"time"
+)
 
 func TestConnectionsLeaveDescriptors(t *testing.T) {
 	for _, n := range []uint64{1, 2, 20, 256, 1024, 4096, 20_000, 65_536, 1 << 20, 1 << 40} {
@@ -17,5 +21,53 @@ func TestConnectionsLeaveDescriptors(t *testing.T) {
 	}
 	if descriptors() == 0 {
 		t.Skip("this system does not tell")
+	}
+}
+
+func TestConnectionsAreLimited(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := limitConnections(inner, 2)
+	accepted := make(chan net.Conn, 3)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				ended <- err
+				return
+			}
+			accepted <- c
+		}
+	}()
+	for range 3 {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	first, second := <-accepted, <-accepted
+	defer second.Close()
+	if _, ok := first.(interface{ CloseWrite() error }); !ok {
+		t.Error("a connection cannot be closed one side at a time")
+	}
+	select {
+	case <-accepted:
+		t.Error("three at once")
+	case <-time.After(50 * time.Millisecond):
+	}
+	for range 2 { // a second close gives no second place
+		_ = first.Close()
+	}
+	third := <-accepted
+	defer third.Close()
+	_ = ln.Close()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("still accepting")
 	}
 }

@@ -28,7 +28,7 @@ type dataDisk struct {
 }
 
 // storesOf says which stores a role answers from.
-var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links"}, roleRedirect: {"redirects", "control"}, roleEffects: {"effects"}}
+var storesOf = map[string][]string{roleCommands: {"commands"}, roleAPI: {"links", "control"}, roleRedirect: {"redirects", "control"}, roleEffects: {"effects", "control"}}
 
 // watchDisk begins to watch that there is room.
 func (n *node) watchDisk(context.Context) error {
@@ -68,6 +68,19 @@ func (n *node) commitsWait() error {
 		return nil
 	}
 	return n.disk.guard.Full()
+}
+
+// listsRoom is what is left of the reserve for the control state when everything else waits for room: it is a few hundred bytes
+// a change, and a denial must hold on a full disk too.
+const listsRoom = 4 << 20
+
+// listsWait is commitsWait for the control state.
+func (n *node) listsWait() error {
+	full := n.commitsWait()
+	if full != nil && !errors.Is(full, disk.ErrReadOnly) && n.disk.guard.Free() > listsRoom {
+		return nil
+	}
+	return full
 }
 
 func (d *dataDisk) locked(value func() float64) func() float64 {
@@ -144,6 +157,12 @@ func (d *dataDisk) damageOf(role string) *disk.Damage {
 		}
 	}
 	return nil
+}
+
+func (d *dataDisk) isDamaged(store string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.stores, func(found *disk.Damage) bool { return d.storeOf(found) == store })
 }
 
 // removeOutdated removes a store of an earlier binary whose questions another store answers now.

@@ -310,13 +310,15 @@ func (n *node) patiently(ctx context.Context, what string, try func(ctx context.
 
 // startControl returns once the control state stands at the log's end, or cannot be read: before that a server would know
 // no key and no domain, and refuse everybody. A redirect node whose disk holds the state does not wait for a log that does not
-// answer.
+// answer. An API does: a key that was revoked meanwhile opens nothing.
 func (n *node) startControl(ctx context.Context) error {
 	if !n.has(roleAPI) && !n.has(roleRedirect) && !n.has(roleEffects) {
 		return nil
 	}
 	store, err := openStore(n, "control", func() (*control.Store, error) {
-		return control.OpenOnDisk(control.Config{Dir: n.dir("control"), Source: n.source, Pebble: n.pebble(), Logger: n.logger, Lean: !n.has(roleAPI)})
+		pebble := n.pebble()
+		pebble.Full = n.listsWait
+		return control.OpenOnDisk(control.Config{Dir: n.dir("control"), Source: n.source, Pebble: pebble, Logger: n.logger, Lean: !n.has(roleAPI)})
 	})
 	if err != nil {
 		return fmt.Errorf("opening control state: %w", err)
@@ -337,7 +339,7 @@ func (n *node) startControl(ctx context.Context) error {
 		return store.Run(ctx)
 	})
 	var enough <-chan time.Time
-	if n.has(roleRedirect) && !known.IsZero() {
+	if n.has(roleRedirect) && !n.has(roleAPI) && !known.IsZero() {
 		enough = time.After(logAsked)
 	}
 	select {

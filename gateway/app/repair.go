@@ -39,7 +39,10 @@ func (n *node) followRedirects(store *redirects.Store) {
 		for {
 			select {
 			case <-hurt:
-				n.repairRedirects(ctx, store)
+				// One damage is told twice: by the store, and by the fold that met it.
+				if disk.IsDamage(store.Err()) || n.disk.isDamaged("redirects") {
+					n.repairRedirects(ctx, store)
+				}
 				notify(mended)
 			case <-ctx.Done():
 				return nil

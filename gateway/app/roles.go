@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/hoplog/hoplog/commands"
 	"github.com/hoplog/hoplog/commands/handler"
 	"github.com/hoplog/hoplog/commands/mint"
@@ -195,7 +193,7 @@ func (n *node) startRedirect(context.Context) error {
 	}
 	n.parts.follows.caughtUp.Store(&age.caught)
 	if tier := n.parts.shared; tier != nil {
-		n.share(tier, store, &age.caught)
+		n.share(tier, store, age)
 	}
 	session, err := n.log.NewAppender(eventlog.Clicks)
 	if err != nil {
@@ -301,14 +299,25 @@ func (n *node) startAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.serve("api", gateway.NewAPIServer(handler, n.logger), netutil.LimitListener(ln, apiConnections(descriptors())))
+	n.serve("api", gateway.NewAPIServer(handler, n.logger), limitConnections(ln, apiConnections(descriptors())))
 	n.health.add(roleAPI, func() roleHealth {
-		if err := errors.Join(n.control.Err(), n.parts.freshness.Ready()); err != nil {
-			return notReady(err.Error())
-		}
-		return controlHealth(n.control.Current())
+		return n.apiHealth()
 	})
 	return nil
+}
+
+// apiHealth: on a full disk the folds wait, and what they show is read on.
+func (n *node) apiHealth() roleHealth {
+	if err := n.control.Err(); err != nil {
+		return notReady(err.Error())
+	}
+	if err := n.parts.freshness.Ready(); err != nil {
+		if full := n.disk.guard.Full(); full != nil {
+			return degraded(full.Error())
+		}
+		return notReady(err.Error())
+	}
+	return controlHealth(n.control.Current())
 }
 
 // addStats gives the API its statistics, unless this machine has no ClickHouse.

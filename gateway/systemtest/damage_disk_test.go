@@ -177,3 +177,27 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 	p.start()
 }
+
+// A denial holds on a node that has no room for anything else.
+func TestListsHoldOnAFullDisk(t *testing.T) {
+	p := dev(t)
+	code := p.create(fields{"target": "https://evil.example/"}).str("code")
+	node := p.serve(t, "redirect")
+	visited := func(status int) func() bool {
+		return func() bool { return node.visitAs("HEAD", "/"+code, "Host", p.domain()).status == status }
+	}
+	node.eventually("the node serves the link", visited(http.StatusFound))
+	if code, _ := node.stop(); code != 0 {
+		t.Fatal("exit", code)
+	}
+	node.args = append(node.args, "--disk-reserve", "100000000") // MiB: no disk has them
+	node.start()
+	node.eventually("the node is full and serves the link", func() bool {
+		_, ready := node.get(node.ports["admin"], "/readyz")
+		return visited(http.StatusFound)() && strings.Contains(ready, "disk is full")
+	})
+	if a := p.api("POST", "/v1/denylist", fields{"kind": "host", "value": "evil.example"}); a.status >= 300 {
+		t.Fatalf("%d %s", a.status, a.raw)
+	}
+	node.eventually("the denial holds", visited(http.StatusForbidden))
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog/segments/segmentstest"
 )
@@ -209,6 +210,10 @@ func TestRedirectsAreMadeAgainWhileServed(t *testing.T) {
 		return !strings.Contains(ready, "damaged") && strings.Contains(metrics, "hoplog_store_repairs_total 1") && strings.Contains(metrics, "hoplog_stores_damaged 0") &&
 			strings.Contains(p.out.String(), "a store is damaged") && strings.Contains(p.out.String(), "made again from the log and switched")
 	})
+	time.Sleep(1500 * time.Millisecond) // one damage is told twice, and is one
+	if _, metrics := p.get(p.ports["admin"], "/metrics"); !strings.Contains(metrics, "hoplog_store_repairs_total 1") {
+		t.Error("the whole store is made again")
+	}
 	if kept, _ := filepath.Glob(filepath.Join(dir, "*.damaged-*")); len(kept) != 1 {
 		t.Errorf("kept: %v", kept)
 	}

@@ -170,6 +170,9 @@ func TestDataDirectoriesOfEarlierBinaries(t *testing.T) {
 	}
 }
 
+// laterFields are fields of links that came after the first archive; of older links they say that there is nothing.
+var laterFields = []string{"expired_url"}
+
 func (p *process) showsAgain(t *testing.T, start string, want dataDirTruth) {
 	t.Helper()
 	var codes, keys []string
@@ -178,6 +181,11 @@ func (p *process) showsAgain(t *testing.T, start string, want dataDirTruth) {
 	}
 	got := p.look(want.Domain, codes, keys)
 	for i, l := range want.Links {
+		for _, later := range laterFields {
+			if _, there := l.Link[later]; !there {
+				l.Link[later] = nil
+			}
+		}
 		if !reflect.DeepEqual(got.Links[i], l) {
 			t.Errorf("%s: link %d is\n%v, was\n%v", start, i, got.Links[i], l)
 		}

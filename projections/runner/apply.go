@@ -55,7 +55,7 @@ func (r *Runner) apply(b *batch) error {
 		}
 	}
 	far := !b.ends && r.isFar(b)
-	r.far.Store(far)
+	r.noteFar(far)
 	if far && r.waits() {
 		return nil
 	}

@@ -83,7 +83,7 @@ func (r *Runner) enter() (leave func()) {
 		panic("runner: two runs at a time")
 	}
 	return func() {
-		r.far.Store(false)
+		r.noteFar(false)
 		r.running.Store(false)
 	}
 }

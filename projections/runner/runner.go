@@ -82,7 +82,7 @@ type Runner struct {
 	heads   heads
 	applied atomic.Uint64
 	voids   atomic.Uint64
-	far     atomic.Bool // the batch that was folded last was far behind the log
+	far     atomic.Int64 // when a batch far behind the log was folded, in nanoseconds since 1970; 0: the last one was not
 
 	// Of the goroutine that runs.
 	running  atomic.Bool
@@ -281,9 +281,24 @@ func (r *Runner) Close() {
 	}
 }
 
+// farFor is how long after a batch far behind the log the next one may come for the run to count as under way: brokers may go
+// away in the middle of the way.
+const farFor = 5 * time.Second
+
 // FarBehind reports whether a run is under way that has so much of the log still to fold that what is read from the store now
 // is old within a second.
-func (r *Runner) FarBehind() bool { return r.far.Load() }
+func (r *Runner) FarBehind() bool {
+	at := r.far.Load()
+	return at != 0 && time.Since(time.Unix(0, at)) < farFor
+}
+
+func (r *Runner) noteFar(far bool) {
+	var at int64
+	if far {
+		at = time.Now().UnixNano()
+	}
+	r.far.Store(at)
+}
 
 // Pause returns at the end of the batch under way, if any, and lets no other begin before Resume: state and positions
 // stand still and belong together.
