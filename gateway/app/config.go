@@ -56,7 +56,7 @@ func processFlags(f *pflag.FlagSet) {
 	f.String("data", "./data", "directory of this process's state")
 	f.Uint64("disk-reserve", 0, "MiB of the data directory's disk that are kept free (0: a fiftieth of it, 64 to 512)")
 	f.Uint64("cache", 0, "MiB of blocks of the stores that are kept in memory (0: 256; dev: 64)")
-	f.Uint64("hot-links", 64, "MiB of links that a redirect node keeps in memory to serve them from")
+	f.Uint64(setHotLinks, 0, "MiB of links that a redirect node keeps in memory to serve them from; 0: 128, in dev 64")
 	f.String("api", "127.0.0.1:8080", "address of the command API")
 	f.String("redirect", "127.0.0.1:8081", "address of the redirects")
 	f.String("redirect-tls", "", "address of the redirects over TLS (HTTP/2 and HTTP/1.1), beside the plain one")

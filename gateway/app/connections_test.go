@@ -31,12 +31,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 	ln := limitConnections(inner, 2)
 	accepted := make(chan net.Conn, 3)
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
-				ended <- err
+				close(ended)
 				return
 			}
 			accepted <- c
@@ -47,7 +47,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	first, second := <-accepted, <-accepted
 	defer second.Close()
@@ -59,7 +59,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		t.Error("three at once")
 	case <-time.After(50 * time.Millisecond):
 	}
-	for range 2 { // a second close gives no second place
+	for range 2 { // a second close frees no second place
 		_ = first.Close()
 	}
 	third := <-accepted

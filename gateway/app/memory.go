@@ -10,6 +10,9 @@ const (
 	// defaultCache is the block cache of a process, devCache that of one which shares its machine with a developer.
 	defaultCache = 256 * mib
 	devCache     = 64 * mib
+	// defaultHot is what the links in memory of a redirect node take, a million of them; devHot that of a dev process.
+	defaultHot = 128 * mib
+	devHot     = 64 * mib
 	// devLimit is from where on the collector of a dev process works harder rather than let the heap double. It is no bound: a
 	// log of many millions of links needs more, and GOMEMLIMIT says how much it may be.
 	devLimit = 384 * mib
@@ -27,6 +30,17 @@ func (n *node) cacheBytes() int64 {
 		return devCache
 	}
 	return defaultCache
+}
+
+// hotBytes is what the links that a redirect node serves from memory may take.
+func (n *node) hotBytes() int {
+	switch set := n.GetInt(setHotLinks); {
+	case set > 0:
+		return set * mib
+	case n.dev:
+		return devHot
+	}
+	return defaultHot
 }
 
 // limitMemory lets the collector work less than it does by default, for most of a process's memory is not its concern

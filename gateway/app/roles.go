@@ -170,7 +170,7 @@ func (n *node) openRedirects(context.Context) error {
 	}
 	n.parts.follows = &followed{measure: n.newPropagation(roleRedirect, n.nodeBound())}
 	store, err := openStore(n, "redirects", func() (*redirects.Store, error) {
-		cfg := redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Observe: n.parts.follows.observe, Memory: n.GetInt("hot-links") << 20}
+		cfg := redirects.Config{Dir: n.dir("redirects"), Source: n.source, Pebble: n.pebble(), Observe: n.parts.follows.observe, Memory: n.hotBytes()}
 		if tier != nil {
 			cfg.Shared = tier
 		}
