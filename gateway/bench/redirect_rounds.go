@@ -45,6 +45,9 @@ func (cfg *RedirectConfig) rounds(ctx context.Context, t *target, links *linkSet
 		return err
 	}
 	defer func() { err = errors.Join(err, clicks.close()) }()
+	if err := cfg.warm(ctx, &sides[0]); err != nil {
+		return err
+	}
 	for round := range cfg.Rounds {
 		for _, s := range sides {
 			if err := cfg.round(ctx, t, fmt.Sprintf("round %d of %d: %s", round+1, cfg.Rounds, s.into.Name), &s, clicks, &result.Hoplog); err != nil {
@@ -56,6 +59,22 @@ func (cfg *RedirectConfig) rounds(ctx context.Context, t *target, links *linkSet
 		s.into.sum()
 	}
 	result.compare()
+	return nil
+}
+
+// warm asks for each draw once, so that the rounds meet a node that has run for a while: what is measured is not how its memory
+// fills. A round draws again where the one before ended.
+func (cfg *RedirectConfig) warm(ctx context.Context, s *side) error {
+	const slice, most = 2 * time.Second, 3 * time.Minute
+	l := load{addr: s.addr, connections: cfg.Connections, during: slice, source: s.visits}
+	for began, asked := time.Now(), 0; asked < len(s.visits.drawn) && time.Since(began) < most; {
+		cfg.Progress.tell("warming the node up", int64(asked), int64(len(s.visits.drawn)))
+		done, err := l.run(ctx)
+		if err != nil {
+			return fmt.Errorf("warming up: %w", err)
+		}
+		asked += done.requests
+	}
 	return nil
 }
 
