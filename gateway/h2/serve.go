@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -26,7 +27,7 @@ type Handler interface {
 // Config is what a connection needs. All of it must be set.
 type Config struct {
 	Handler        Handler
-	RequestTimeout time.Duration // for a whole request, and on a new connection until the first
+	RequestTimeout time.Duration // for a body, and on a new connection until the first request
 	WriteTimeout   time.Duration // for the client to take an answer
 	IdleTimeout    time.Duration // after the last answer
 	// Draining reports that no more requests are to be taken. Who makes it true sets a read deadline that is past.
@@ -34,7 +35,7 @@ type Config struct {
 }
 
 const (
-	// MaxStreams is how many requests a connection may have under way: waiting for a body, or for room for the answer.
+	// MaxStreams is how many requests a connection may have under way: answers that wait for room, or bodies that are coming.
 	MaxStreams = 100
 
 	maxFrame      = 16 << 10 // the smallest bound that the protocol allows
@@ -58,7 +59,7 @@ type conn struct {
 	framer *http2.Framer
 	writer Writer
 
-	streams  map[uint32]*stream // under way
+	streams  map[uint32]*stream // that wait
 	last     uint32             // the highest stream that the client began
 	offences int
 	unsent   int
@@ -66,28 +67,36 @@ type conn struct {
 	initial  int64 // the window of a new stream
 	until    time.Time
 	request  http1.Request
+	stream   stream // whose answer is being sent for the first time
 }
 
-// stream is a request under way.
+// stream is an answered request, while the answer waits for room or the body is still coming.
 type stream struct {
-	request *http1.Request // waits for the end of its body; nil: it is answered
-	body    int64          // bytes of it so far
-	rest    []byte         // of the answer's body
-	window  int64
-	until   time.Time
+	rest     []byte // of the answer's body
+	open     bool   // the client has not ended the request
+	unwanted bool   // its body is not read
+	body     int64  // bytes of it so far
+	window   int64
+	until    time.Time
 }
 
 // Serve serves a connection to its end and closes it.
-func Serve(over net.Conn, peer netip.Addr, config Config) {
+func Serve(over net.Conn, peer netip.Addr, config Config) { newConn(over, peer, config).serve() }
+
+func newConn(over net.Conn, peer netip.Addr, config Config) *conn {
 	c := &conn{Config: config, net: over, peer: peer, in: bufio.NewReader(over), out: bufio.NewWriter(over), streams: map[uint32]*stream{},
 		window: initialWindow, initial: initialWindow, until: time.Now().Add(config.RequestTimeout)}
-	defer func() { _ = over.Close() }()
 	c.framer = http2.NewFramer(c.out, c.in)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.framer.MaxHeaderListSize = http1.MaxHead
 	c.framer.SetMaxReadFrameSize(maxFrame)
 	c.framer.SetReuseFrames()
 	c.writer = newWriter()
+	return c
+}
+
+func (c *conn) serve() {
+	defer func() { _ = c.net.Close() }()
 	err := c.begin()
 	for err == nil {
 		err = c.next()
@@ -141,7 +150,7 @@ func (c *conn) next() error {
 		return c.reset(ofStream.StreamID, ofStream.Code)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return http2.ConnectionError(http2.ErrCodeNo) // a frame may have been cut, so the other streams end with it
-	case errors.Is(err, http2.ErrFrameTooLarge):
+	case errors.Is(err, http2.ErrFrameTooLarge), errors.Is(err, io.ErrUnexpectedEOF): // too small, or the client is gone
 		return http2.ConnectionError(http2.ErrCodeFrameSize)
 	}
 	return err
@@ -230,8 +239,8 @@ func (c *conn) more(f *http2.WindowUpdateFrame) error {
 	if s.window += int64(f.Increment); s.window > maxWindow {
 		return c.reset(f.StreamID, http2.ErrCodeFlowControl)
 	}
-	if s.request != nil {
-		return nil // it is not answered yet
+	if len(s.rest) == 0 {
+		return nil // which must not give it more time
 	}
 	return c.send(f.StreamID, s)
 }

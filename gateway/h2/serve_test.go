@@ -28,6 +28,9 @@ func (echo) Answer(w *Writer, q *http1.Request, _ netip.Addr) {
 	_, _ = fmt.Sscanf(string(q.Target), "/%d", &size)
 	w.Begin(200)
 	w.Field("x-asked", fmt.Sprintf("%d %s %s %s %s", q.Method, q.Host, q.Target, q.AcceptLanguage, bytes.Join(q.ForwardedFor, []byte("|"))))
+	if len(q.Referer) > 0 {
+		w.Field("x-thrice", strings.Repeat(string(q.Referer), 3))
+	}
 	w.End(echoBody[:size])
 }
 
@@ -147,26 +150,31 @@ func TestServe(t *testing.T) {
 		"an even stream":      {func(c *client) { c.get(2, "/") }, "end", "away:0:PROTOCOL_ERROR end"},
 		"an old stream":       {func(c *client) { c.get(3, "/0"); c.get(1, "/") }, "end", "3:200[1 s.example /0  ] away:3:PROTOCOL_ERROR end"},
 		"a large frame":       {func(c *client) { _ = c.framer.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 17_000)) }, "end", "away:0:FRAME_SIZE_ERROR end"},
+		"a small frame":       {func(c *client) { _ = c.framer.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersPadded, 1, nil) }, "end", "away:0:FRAME_SIZE_ERROR end"},
 		"a ping":              {func(c *client) { _ = c.framer.WritePing(false, [8]byte{1}) }, "pong", "pong"},
 		"a small body": {func(c *client) {
 			c.head(1, false, ":method", "GET", ":scheme", "https", ":path", "/3", ":authority", "s.example", "content-length", "20000")
 			_ = c.framer.WriteData(1, false, make([]byte, 16_000))
 			_ = c.framer.WriteData(1, true, make([]byte, 4000))
-		}, "3.", "1:200[1 s.example /3  ] 1:+3."},
+			c.get(3, "/0")
+		}, "3:", "1:200[1 s.example /3  ] 1:+3. 3:200[1 s.example /0  ]"},
 		"a body and trailers": {func(c *client) {
 			c.head(1, false, ":method", "GET", ":scheme", "https", ":path", "/0", ":authority", "s.example")
 			_ = c.framer.WriteData(1, false, make([]byte, 16_000))
 			c.head(1, true, "x-trailer", "1")
-		}, "1:", "1:200[1 s.example /0  ]"},
+			c.get(3, "/0")
+		}, "3:", "1:200[1 s.example /0  ] 3:200[1 s.example /0  ]"},
+		"trailers before their head": {func(c *client) { c.head(1, true, "x-trailer", "1") }, "+2.", "1:400[" + http1.ErrMalformed.Error() + "] 1:+2."},
 		"a body too large to begin with": {func(c *client) {
 			c.head(1, false, ":method", "GET", ":scheme", "https", ":path", "/", ":authority", "s.example", "content-length", "70000")
 		}, "NO_ERROR", "1:400[" + http1.ErrBodyTooLarge.Error() + "] 1:+2. 1:NO_ERROR"},
 		"a body that becomes too large": {func(c *client) {
-			c.head(1, false, ":method", "GET", ":scheme", "https", ":path", "/", ":authority", "s.example")
+			c.head(1, false, ":method", "GET", ":scheme", "https", ":path", "/0", ":authority", "s.example")
 			for range 5 {
 				_ = c.framer.WriteData(1, false, make([]byte, 16_000))
 			}
-		}, "NO_ERROR", "1:400[" + http1.ErrBodyTooLarge.Error() + "] 1:+2. 1:NO_ERROR"},
+			c.get(3, "/0")
+		}, "3:", "1:200[1 s.example /0  ] 1:NO_ERROR 3:200[1 s.example /0  ]"},
 		"a POST": {func(c *client) {
 			c.head(1, false, ":method", "POST", ":scheme", "https", ":path", "/0", ":authority", "s.example", "content-length", "70000")
 		}, "NO_ERROR", "1:200[0 s.example /0  ] 1:NO_ERROR"},
@@ -175,7 +183,7 @@ func TestServe(t *testing.T) {
 		"silence":       {func(*client) {}, "end", "away:0:NO_ERROR end"},
 		"a body that never ends": {func(c *client) {
 			c.head(1, false, ":method", "GET", ":scheme", "https", ":path", "/0", ":authority", "s.example")
-		}, "end", "away:1:NO_ERROR end"},
+		}, "end", "1:200[1 s.example /0  ] away:1:NO_ERROR end"},
 		"a window that overflows": {func(c *client) { _ = c.framer.WriteWindowUpdate(0, 1<<31-1) }, "end", "away:0:FLOW_CONTROL_ERROR end"},
 		"a stream's own overflows": {func(c *client) {
 			c.get(1, "/70000")

@@ -10,89 +10,81 @@ import (
 	"github.com/hoplog/hoplog/gateway/http1"
 )
 
-// headers takes the head of a request, or the trailers of one whose body has come.
+// headers takes the head of a request, which is answered at once, whether its body is still to come or not.
 func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
-	if s := c.streams[id]; s != nil && s.request != nil && f.StreamEnded() {
-		return c.answer(id, s.request)
+	if id <= c.last && f.StreamEnded() && len(f.PseudoFields()) == 0 {
+		return c.ended(id) // trailers of a request that was answered while they were on their way
 	}
 	if id%2 == 0 || id <= c.last {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.last = id
-	switch {
-	case len(c.streams) >= MaxStreams:
+	if len(c.streams) >= MaxStreams {
 		return c.reset(id, http2.ErrCodeRefusedStream)
-	case f.Truncated:
-		return c.refuse(id, http1.ErrHeadTooLarge, f.StreamEnded())
 	}
 	q := &c.request
-	if !f.StreamEnded() {
-		q = &http1.Request{} // which outlives this frame
-	}
-	*q = http1.Request{ForwardedFor: q.ForwardedFor[:0], Forwarded: q.Forwarded[:0]}
-	if err := read(q, f); err != nil {
-		return c.refuse(id, err, f.StreamEnded())
-	}
+	defer q.Reset()
+	why := read(q, f)
 	switch {
-	case f.StreamEnded():
-		return c.answer(id, q)
-	case q.Method == http1.Other, q.Expect: // whatever the body is
-		if err := c.answer(id, q); err != nil {
-			return err
-		}
-		return c.framer.WriteRSTStream(id, http2.ErrCodeNo)
-	case q.Length > http1.MaxBody:
-		return c.refuse(id, http1.ErrBodyTooLarge, false)
+	case f.Truncated:
+		why = http1.ErrHeadTooLarge
+	case why == nil && q.Length > http1.MaxBody && q.Method != http1.Other && !q.Expect && !f.StreamEnded():
+		why = http1.ErrBodyTooLarge
 	}
-	c.streams[id] = &stream{request: q, window: c.initial, until: time.Now().Add(c.RequestTimeout)}
-	return nil
+	c.writer.begin()
+	if why != nil {
+		c.Handler.Refuse(&c.writer, why)
+	} else {
+		c.Handler.Answer(&c.writer, q, c.peer)
+	}
+	return c.write(id, why == nil && q.Method == http1.Head, stream{open: !f.StreamEnded(), unwanted: why != nil || q.Expect || q.Length > http1.MaxBody})
 }
 
-// refuse answers what is not a proper request. What of it is still to come is not read.
-func (c *conn) refuse(id uint32, why error, ended bool) error {
-	c.writer.begin()
-	c.Handler.Refuse(&c.writer, why)
-	if err := c.write(id, false); err != nil || ended {
-		return err
+// ended: nothing more of a request will come.
+func (c *conn) ended(id uint32) error {
+	s := c.streams[id]
+	if s == nil {
+		return nil
 	}
-	return c.framer.WriteRSTStream(id, http2.ErrCodeNo)
-}
-
-func (c *conn) answer(id uint32, q *http1.Request) error {
-	c.writer.begin()
-	c.Handler.Answer(&c.writer, q, c.peer)
-	return c.write(id, q.Method == http1.Head)
+	s.open = false
+	return c.settle(id, s)
 }
 
 // write sends the answer that the writer has, as far as there is room for it.
-func (c *conn) write(id uint32, headOnly bool) error {
-	body := c.writer.body
-	if headOnly {
-		body = nil
+func (c *conn) write(id uint32, headOnly bool, begun stream) error {
+	s := &c.stream
+	*s = begun
+	s.window, s.until = c.initial, time.Now().Add(c.WriteTimeout)
+	if !headOnly {
+		s.rest = c.writer.body
 	}
-	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.writer.block.Bytes(), EndHeaders: true, EndStream: len(body) == 0}); err != nil {
+	if c.writeHead(id, len(s.rest) == 0) != nil {
 		return errOver
 	}
-	s := c.streams[id]
-	if s == nil {
-		s = &stream{window: c.initial}
-	}
-	s.request, s.rest, s.until = nil, body, time.Now().Add(c.WriteTimeout)
 	c.until = time.Now().Add(c.IdleTimeout)
-	if len(body) == 0 {
-		c.drop(id)
-		return nil
-	}
-	c.unsent += len(body)
-	c.streams[id] = s
-	if err := c.send(id, s); err != nil {
+	c.unsent += len(s.rest)
+	if err := c.send(id, s); err != nil || len(s.rest) == 0 && (!s.open || s.unwanted) {
 		return err
 	}
 	if c.unsent > maxUnsent {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
+	waits := *s
+	c.streams[id] = &waits
 	return nil
+}
+
+// writeHead sends the answer's head, in as many frames as it needs.
+func (c *conn) writeHead(id uint32, last bool) error {
+	block := c.writer.block.Bytes()
+	n := min(len(block), maxFrame)
+	err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block[:n], EndHeaders: n == len(block), EndStream: last})
+	for block = block[n:]; len(block) > 0 && err == nil; block = block[n:] {
+		n = min(len(block), maxFrame)
+		err = c.framer.WriteContinuation(id, n == len(block), block[:n])
+	}
+	return err
 }
 
 // send sends as much of an answer as the client takes.
@@ -107,15 +99,27 @@ func (c *conn) send(id uint32, s *stream) error {
 		}
 		s.rest, s.window, c.window, c.unsent = s.rest[n:], s.window-n, c.window-n, c.unsent-int(n)
 	}
-	c.until = time.Now().Add(c.IdleTimeout)
+	c.until, s.until = time.Now().Add(c.IdleTimeout), time.Now().Add(c.RequestTimeout)
+	return c.settle(id, s)
+}
+
+// settle ends a stream whose answer is sent, unless its body is still to be read. A client that goes on sending what nobody
+// wants is told so (RFC 9113, section 8.1) after the whole answer: a stream that is reset has no more frames.
+func (c *conn) settle(id uint32, s *stream) error {
+	if len(s.rest) > 0 || s.open && !s.unwanted {
+		return nil
+	}
 	c.drop(id)
+	if s.open {
+		return c.framer.WriteRSTStream(id, http2.ErrCodeNo)
+	}
 	return nil
 }
 
 // pump goes on with all answers that wait for room.
 func (c *conn) pump() error {
 	for id, s := range c.streams {
-		if s.request == nil {
+		if len(s.rest) > 0 {
 			if err := c.send(id, s); err != nil {
 				return err
 			}
@@ -124,7 +128,8 @@ func (c *conn) pump() error {
 	return nil
 }
 
-// data throws a part of a body away, and lets the client send as much again.
+// data throws a part of a body away, and lets the client send as much again: there are clients that take a reset in the middle
+// of a body for a failure, whatever was answered.
 func (c *conn) data(f *http2.DataFrame) error {
 	if f.StreamID > c.last {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -134,20 +139,18 @@ func (c *conn) data(f *http2.DataFrame) error {
 			return errOver
 		}
 	}
+	if f.StreamEnded() {
+		return c.ended(f.StreamID)
+	}
 	s := c.streams[f.StreamID]
-	if s == nil || s.request == nil {
-		return nil // it was answered, or reset, while this was on its way
+	if s == nil || s.unwanted || f.Length == 0 {
+		return nil
 	}
-	s.body += int64(f.Length)
-	switch {
-	case s.body > http1.MaxBody:
-		return c.refuse(f.StreamID, http1.ErrBodyTooLarge, f.StreamEnded())
-	case f.StreamEnded():
-		return c.answer(f.StreamID, s.request)
-	case f.Length > 0:
-		return c.framer.WriteWindowUpdate(f.StreamID, f.Length)
+	if s.body += int64(f.Length); s.body > http1.MaxBody {
+		s.unwanted = true
+		return c.settle(f.StreamID, s)
 	}
-	return nil
+	return c.framer.WriteWindowUpdate(f.StreamID, f.Length)
 }
 
 // read brings a head into the form of http1. What http1 would not have taken is malformed here too.

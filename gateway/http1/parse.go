@@ -5,7 +5,7 @@ import "bytes"
 // Parse reads the head at the start of b. It returns the bytes that the head takes, 0 while its end has not come. After an
 // error, and while n is 0, the request holds nothing of use but Method.
 func (q *Request) Parse(b []byte) (n int, err error) {
-	q.reset()
+	q.Reset()
 	p := parser{b: b, q: q}
 	n, err = p.head()
 	switch {

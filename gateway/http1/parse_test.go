@@ -202,3 +202,18 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
+
+// A request keeps the memory of its lists, but nothing of what requests before it had in them.
+func TestRequestForgets(t *testing.T) {
+	var q http1.Request
+	for _, lines := range []string{"X-Forwarded-For: a\r\nX-Forwarded-For: b\r\nForwarded: c\r\nForwarded: d\r\n", ""} {
+		if _, err := q.Parse([]byte("GET / HTTP/1.1\r\nHost: s.example\r\n" + lines + "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, list := range [][][]byte{q.ForwardedFor, q.Forwarded} {
+		if list = list[:cap(list)]; len(list) < 2 || list[0] != nil || list[1] != nil {
+			t.Errorf("%q", list)
+		}
+	}
+}

@@ -35,7 +35,9 @@ type Request struct {
 // Chunked is the Length of a body whose end its last chunk marks.
 const Chunked = -1
 
-// reset forgets the request but keeps the memory of its lists.
-func (q *Request) reset() {
+// Reset forgets the request, and the bytes it was read from, but keeps the memory of its lists.
+func (q *Request) Reset() {
+	clear(q.ForwardedFor)
+	clear(q.Forwarded)
 	*q = Request{ForwardedFor: q.ForwardedFor[:0], Forwarded: q.Forwarded[:0]}
 }

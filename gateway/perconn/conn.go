@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 const (
 	readBytes   = 2 << 10  // of memory for what comes, as long as no head needs more
 	writeBytes  = 16 << 10 // of answers that are written at once
+	pageBytes   = 8 << 10  // of answers that any connection may have, whatever the others have
 	lingerFor   = time.Second
 	lingerBytes = 256 << 10
 )
@@ -43,6 +43,7 @@ type conn struct {
 	memory  []byte // for what comes
 	have    []byte // of memory: has come and is not answered
 	out     []byte // answers that are not written
+	kept    int    // bytes that the server counts for this connection
 	served  bool   // a request was answered
 	unread  bool   // the client may be sending a body that is not read
 }
@@ -70,6 +71,7 @@ func (c *conn) serve() {
 		return
 	}
 	c.memory = make([]byte, readBytes)
+	defer func() { c.release(c.kept) }()
 	for {
 		size, err := c.head()
 		if err == nil {
@@ -156,6 +158,9 @@ var errLast = errors.New("perconn: the last answer")
 // refuse ends a connection with an answer.
 func (c *conn) refuse(why error) {
 	c.server.counts.End(why)
+	c.have, c.memory = nil, nil
+	c.request.Reset()
+	c.release(c.kept)
 	c.out = c.server.config.Handler.Refuse(c.out, why)
 	if c.flush() == nil {
 		c.linger()
@@ -221,6 +226,9 @@ func (c *conn) awaits() bool {
 	if c.served {
 		_ = c.net.SetReadDeadline(time.Now().Add(c.server.config.IdleTimeout))
 	}
+	if cap(c.out) > readBytes {
+		c.out = nil // one that is idle needs none
+	}
 	if c.fill() != nil || !c.state.CompareAndSwap(stateIdle, stateBusy) {
 		return false
 	}
@@ -233,25 +241,6 @@ func (c *conn) begin() {
 	if c.served {
 		_ = c.net.SetReadDeadline(time.Now().Add(c.server.config.RequestTimeout))
 	}
-}
-
-// fill waits for more to come.
-func (c *conn) fill() error {
-	n := copy(c.memory, c.have)
-	if n == len(c.memory) { // it is less than http1.MaxHead, which the parser does not ask for more than
-		c.memory = append(c.memory, make([]byte, min(len(c.memory), http1.MaxHead-len(c.memory)))...)
-	} else if n == 0 && len(c.memory) > readBytes {
-		c.memory = make([]byte, readBytes)
-	}
-	more, err := c.net.Read(c.memory[n:])
-	c.have = c.memory[:n+more]
-	switch {
-	case more > 0:
-		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return eventloop.ErrSlow
-	}
-	return errQuiet
 }
 
 // answer answers the request whose head takes the first bytes of what there is.
@@ -289,6 +278,10 @@ func (c *conn) answerWithBody(size int) error {
 		q.Close, c.unread = true, true
 		return c.respond()
 	}
+	if err := c.keep(size); err != nil {
+		return err
+	}
+	defer c.release(size)
 	head := append([]byte(nil), c.have[:size]...)
 	for c.have = c.have[size:]; ; {
 		n, err := body.Skip(c.have)
@@ -309,17 +302,4 @@ func (c *conn) answerWithBody(size int) error {
 		return err
 	}
 	return c.respond()
-}
-
-// flush writes the answers that there are.
-func (c *conn) flush() error {
-	if len(c.out) == 0 {
-		return nil
-	}
-	_ = c.net.SetWriteDeadline(time.Now().Add(c.server.config.WriteTimeout))
-	_, err := c.net.Write(c.out)
-	if c.out = c.out[:0]; cap(c.out) > 2*writeBytes {
-		c.out = nil
-	}
-	return err
 }

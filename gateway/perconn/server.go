@@ -39,12 +39,16 @@ const (
 	maxTurnedAway = 64
 	turnAwayFor   = 2 * time.Second
 	acceptPause   = 50 * time.Millisecond // when the system has no room for another connection
+	complainEvery = time.Minute           // about that
+
+	keptBytes = 64 << 20 // of heads beyond readBytes, of heads whose bodies are coming, of answers beyond pageBytes: all connections together
 )
 
 // Server serves one listener.
 type Server struct {
 	config   Config
 	open     atomic.Int64 // connections
+	kept     atomic.Int64 // bytes, at most keptBytes
 	counts   eventloop.Counts
 	draining atomic.Bool
 	running  sync.WaitGroup
@@ -71,6 +75,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	s.listener = ln
 	s.mu.Unlock()
 	defer func() { _ = ln.Close() }()
+	var complained time.Time
 	for !s.draining.Load() {
 		c, err := ln.Accept()
 		switch {
@@ -79,7 +84,10 @@ func (s *Server) Serve(ln net.Listener) error {
 		case s.draining.Load():
 		case errors.Is(err, syscall.ECONNABORTED): // gone before we came to it
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM):
-			s.config.Logger.Error("no more connections can be accepted", "error", err)
+			if time.Since(complained) >= complainEvery {
+				complained = time.Now()
+				s.config.Logger.Error("no more connections can be accepted", "error", err)
+			}
 			time.Sleep(acceptPause)
 		default:
 			return fmt.Errorf("accepting: %w", err)
