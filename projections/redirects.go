@@ -1,9 +1,36 @@
 package projections
 
 import (
+	"fmt"
+
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
+
+// Stored is where records lie, as the events before have left them; nil: there is none.
+type Stored interface {
+	Get(key []byte) ([]byte, error)
+}
+
+// NextRedirect makes r the record of a link after an event that changes it: the one that is stored under key, evolved. A created
+// link has none: codes are never given out again.
+func NextRedirect(r *pb.Redirect, stored Stored, key []byte, event *pb.Event) error {
+	r.Reset()
+	if event.GetLinkCreated() == nil {
+		value, err := stored.Get(key)
+		if err != nil {
+			return err
+		}
+		if value == nil {
+			return fmt.Errorf("%s changes a link that was never created", events.EventType(event))
+		}
+		if err := r.UnmarshalVT(value); err != nil {
+			return fmt.Errorf("decoding the stored record: %w", err)
+		}
+	}
+	EvolveRedirect(r, event)
+	return nil
+}
 
 // EvolveRedirect folds one event into the record that redirect nodes serve from, in place. The zero record is a link that
 // does not exist yet. An event of the control stream changes nothing.

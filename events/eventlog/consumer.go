@@ -31,6 +31,7 @@ type ConsumerConfig struct {
 type Consumer struct {
 	cfg    ConsumerConfig
 	client *kgo.Client
+	abort  context.CancelFunc // ends requests that are under way
 	status connStatus
 	once   sync.Once
 }
@@ -51,6 +52,8 @@ func (l *Log) Consume(ctx context.Context, cfg ConsumerConfig) (*Consumer, error
 		return nil, fmt.Errorf("joining group %s: %w", cfg.Group, err)
 	}
 	c := &Consumer{cfg: cfg}
+	var life context.Context
+	life, c.abort = context.WithCancel(context.Background())
 	moved := func(call func([]int32)) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, _ *kgo.Client, moved map[string][]int32) {
 			if list := moved[cfg.Topic]; len(list) > 0 {
@@ -59,6 +62,7 @@ func (l *Log) Consume(ctx context.Context, cfg ConsumerConfig) (*Consumer, error
 		}
 	}
 	c.client, err = l.newClient(
+		kgo.WithContext(life),
 		kgo.ConsumerGroup(cfg.Group),
 		kgo.ConsumeTopics(cfg.Topic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -80,6 +84,7 @@ func (l *Log) Consume(ctx context.Context, cfg ConsumerConfig) (*Consumer, error
 		kgo.OnPartitionsLost(moved(func(p []int32) { cfg.OnLost(p, false) })),
 	)
 	if err != nil {
+		c.abort()
 		return nil, err
 	}
 	return c, nil
@@ -138,16 +143,17 @@ func (c *Consumer) Commit(ctx context.Context, next map[int32]int64) error {
 // LastError is the latest trouble with the brokers, nil since the last success.
 func (c *Consumer) LastError() error { return c.status.get() }
 
-// Close gives up the partitions (OnLost is called for them), leaves the group and ends. No Poll may be under way.
-func (c *Consumer) Close() {
+// Close gives up the partitions (OnLost is called for them), leaves the group and ends. No Poll may be under way. ctx bounds all
+// but OnLost: without an answer the group notices by itself, a session later.
+func (c *Consumer) Close(ctx context.Context) {
 	c.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), rebalanceTimeout)
-		defer cancel()
 		c.client.AllowRebalance()
 		if err := c.client.LeaveGroupContext(ctx); err != nil {
 			c.status.set(fmt.Errorf("leaving group %s: %w", c.cfg.Group, err))
+			c.abort() // a join that no broker answers would be waited for
 		}
 		c.client.CloseAllowingRebalance()
+		c.abort()
 	})
 }
 

@@ -141,7 +141,7 @@ func (n *node) status(ctx context.Context) statusReport {
 		r.Shared = &tier
 	}
 	if n.parts.effects != nil {
-		r.Effects, r.DeadLetters = n.parts.effects.status(ctx)
+		r.Effects, r.DeadLetters = n.parts.effects.status()
 	}
 	for _, p := range n.parts.propagation {
 		r.Propagation = append(r.Propagation, p.status(time.Now()))

@@ -66,10 +66,11 @@ func (n *node) startEffects(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.parts.effects = &effectsPart{role: role, fold: fold, log: n.log, ends: n.ends}
-	n.onClose("effects handlers", role.Close)
+	n.parts.effects = &effectsPart{role: role, fold: fold, log: n.log, ends: n.ends, dead: -1}
+	n.onStop("effects handlers", role.Close)
 	n.work("effects", role.Run)
 	n.work("dead letters", func(ctx context.Context) error { effects.DeadLetters(n.log).Keep(ctx, n.logger); return nil })
+	n.work("effects positions", n.parts.effects.watch)
 	n.registry.MustRegister(effectsCollector{n.parts.effects})
 	n.health.add(roleEffects, func() roleHealth { return n.parts.effects.health(caughtUp) })
 	return nil
@@ -101,6 +102,7 @@ func (n *node) purge() effects.PurgeConfig {
 			Headers: slices.DeleteFunc(strings.Split(n.GetString("purge-headers"), "\n"), func(s string) bool { return strings.TrimSpace(s) == "" }),
 			Token:   n.GetString("purge-token"), Batch: n.GetInt("purge-batch")},
 		Scheme: n.GetString("purge-scheme"), Timeout: n.GetDuration("purge-timeout"), Settle: n.nodeBound(), Hosts: n.hostsOf,
+		Logger: n.logger,
 	}
 }
 
@@ -116,10 +118,9 @@ type effectsPart struct {
 	log  *eventlog.Log
 	ends *logEnds
 
-	mu    sync.Mutex // guards what follows
-	asked time.Time
-	lags  map[string][]int64 // records behind, by handler and partition; missing: not known
-	dead  int64              // letters that wait to be looked after; -1: not known
+	mu   sync.Mutex         // guards what follows
+	lags map[string][]int64 // records behind, by handler and partition; missing: not known
+	dead int64              // letters that wait to be looked after; -1: not known
 }
 
 // effectStatus is how one handler is, as JSON.
@@ -129,36 +130,48 @@ type effectStatus struct {
 	Failed  uint64  `json:"failed_attempts"`
 	Dead    uint64  `json:"dead"`
 	Lag     []int64 `json:"lag,omitempty"`
-	// FailingSeconds is for how long every attempt has failed, 0: the latest succeeded.
+	// FailingSeconds is for how long every attempt has failed, 0: the latest succeeded, or its effect was given up.
 	FailingSeconds float64 `json:"failing_seconds"`
 	Error          string  `json:"error,omitempty"`
 }
 
-// look asks the brokers, at most once a second, how far the groups are and how many dead letters wait.
-func (p *effectsPart) look(ctx context.Context) (lags map[string][]int64, dead int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.asked) < endsAge {
-		return p.lags, p.dead
-	}
-	ctx, cancel := context.WithTimeout(ctx, endsWait)
-	defer cancel()
-	p.lags = map[string][]int64{}
-	for _, h := range p.role.Status() {
-		if at, err := p.log.GroupPositions(ctx, effects.Group(h.Handler), eventlog.EventsLink); err == nil && !slices.Contains(at, -1) {
-			p.lags[h.Handler] = p.ends.behind(ctx, eventlog.EventsLink, at)
+// watch asks the brokers every second or two how far the groups are and how many dead letters wait, until ctx is done: nobody
+// who looks at the process waits for them.
+func (p *effectsPart) watch(ctx context.Context) error {
+	tick := time.NewTicker(endsAge)
+	defer tick.Stop()
+	for {
+		p.ask(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
 		}
 	}
-	waiting, err := effects.DeadLetters(p.log).Waiting(ctx)
-	if p.dead = waiting; err != nil {
-		p.dead = -1
-	}
-	p.asked = time.Now()
-	return p.lags, p.dead
 }
 
-func (p *effectsPart) status(ctx context.Context) (list []effectStatus, dead int64) {
-	lags, dead := p.look(ctx)
+func (p *effectsPart) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, endsWait)
+	defer cancel()
+	lags := map[string][]int64{}
+	for _, h := range p.role.Status() {
+		if at, err := p.log.GroupPositions(ctx, effects.Group(h.Handler), eventlog.EventsLink); err == nil && !slices.Contains(at, -1) {
+			lags[h.Handler] = p.ends.behind(ctx, eventlog.EventsLink, at)
+		}
+	}
+	dead, err := effects.DeadLetters(p.log).Waiting(ctx)
+	if err != nil {
+		dead = -1
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lags, p.dead = lags, dead
+}
+
+func (p *effectsPart) status() (list []effectStatus, dead int64) {
+	p.mu.Lock()
+	lags, dead := p.lags, p.dead
+	p.mu.Unlock()
 	for _, h := range p.role.Status() {
 		s := effectStatus{Handler: h.Handler, Done: h.Done, Failed: h.Failed, Dead: h.Dead, Lag: lags[h.Handler]}
 		if !h.Failing.IsZero() {
@@ -208,7 +221,7 @@ func (effectsCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c effectsCollector) Collect(out chan<- prometheus.Metric) {
-	list, dead := c.part.status(context.Background())
+	list, dead := c.part.status()
 	for _, s := range list {
 		for outcome, n := range map[string]uint64{"done": s.Done, "failed": s.Failed, "dead": s.Dead} {
 			out <- prometheus.MustNewConstMetric(metricEffects, prometheus.CounterValue, float64(n), s.Handler, outcome)

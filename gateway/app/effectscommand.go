@@ -66,13 +66,8 @@ func newEffectsDead() *cobra.Command {
 	return withFlags(c, deadFlags, kafkaFlags, jsonFlag)
 }
 
-// lettersWithin bounds the wait for letters that the log has.
-const lettersWithin = time.Minute
-
 // lookAfter shows the letters that wait now, and does with them what was asked for.
 func lookAfter(ctx context.Context, letters effects.Letters, s settings, bar *progress) (*deadReport, error) {
-	ctx, cancel := context.WithTimeout(ctx, lettersWithin)
-	defer cancel()
 	from, to, err := letters.Bounds(ctx)
 	if err != nil {
 		return nil, err
@@ -95,8 +90,8 @@ func lookAfter(ctx context.Context, letters effects.Letters, s settings, bar *pr
 	case s.GetBool("requeue"):
 		bar.begin("putting back", r.Waiting)
 		defer bar.end()
-		if err := letters.Requeue(ctx, from, to, func(*effects.Letter) { r.Requeued++; bar.step() }); err != nil {
-			return nil, fmt.Errorf("%w: %d of %d were put back; run the command again, some will be tried twice", err, r.Requeued, r.Waiting)
+		if err := letters.Requeue(ctx, from, to, func(n int) { r.Requeued += int64(n); bar.set(r.Requeued, r.Waiting) }); err != nil {
+			return nil, fmt.Errorf("%w: %d of %d were put back; run the command again, some may be tried twice", err, r.Requeued, r.Waiting)
 		}
 	case s.GetBool("drop"):
 		if err := letters.Drop(ctx, to); err != nil {

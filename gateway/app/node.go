@@ -274,7 +274,7 @@ func (n *node) ensureTopics(ctx context.Context, plan eventlog.TopicPlan) error 
 
 func (n *node) awaitTopics(ctx context.Context) error {
 	return n.patiently(ctx, "topics", func(ctx context.Context) (err error) {
-		for _, topic := range eventlog.TopicNames() {
+		for _, topic := range n.awaited() {
 			have, err := n.log.Partitions(ctx, topic)
 			if err != nil {
 				return err
@@ -284,6 +284,14 @@ func (n *node) awaitTopics(ctx context.Context) error {
 			}
 		}
 		return nil
+	})
+}
+
+// awaited are the topics that this process cannot do without. Those of one role only are not awaited by others: a release that
+// adds one is rolled out in any order.
+func (n *node) awaited() []string {
+	return slices.DeleteFunc(eventlog.TopicNames(), func(topic string) bool {
+		return (topic == eventlog.EffectsDead || topic == eventlog.EffectsRetry) && !n.has(roleEffects)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +29,21 @@ func (s *awayAtFirst) Ends(ctx context.Context, topic string) ([]int64, error) {
 		return nil, errors.New("nobody leads the partition")
 	}
 	return s.Source.Ends(ctx, topic)
+}
+
+// A release that adds topics of one role is rolled out in any order: the other roles do not wait for them.
+func TestOnlyEffectsWaitForTheirTopics(t *testing.T) {
+	for role, wants := range map[string]bool{roleAPI: false, roleRedirect: false, roleAnalytics: false, roleEffects: true} {
+		awaited := (&node{roles: []string{role}}).awaited()
+		if !slices.Contains(awaited, eventlog.EventsLink) {
+			t.Errorf("%s does not wait for the links", role)
+		}
+		for _, topic := range []string{eventlog.EffectsDead, eventlog.EffectsRetry} {
+			if slices.Contains(awaited, topic) != wants {
+				t.Errorf("%s waits for %s: %v, want %v", role, topic, !wants, wants)
+			}
+		}
+	}
 }
 
 // No server starts before it knows the domains and keys of the control log, also when that cannot be read at once.

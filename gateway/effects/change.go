@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/hoplog/hoplog/events"
-	"github.com/hoplog/hoplog/schemas/pb"
 )
 
 // Change is what happened to one link, as a message carries it.
@@ -32,25 +31,13 @@ func changeOf(e *events.Envelope) *Change {
 			continue
 		}
 		found = true
-		c.Namespace, c.Code, c.Version = ref.GetNamespace(), ref.GetCode(), versionOf(event)
+		c.Namespace, c.Code, c.Version = ref.GetNamespace(), ref.GetCode(), events.VersionOf(event)
 		c.Created = event.GetLinkCreated() != nil
 	}
 	if !found {
 		return nil
 	}
 	return c
-}
-
-func versionOf(event *pb.Event) uint64 {
-	switch kind := event.GetKind().(type) {
-	case *pb.Event_LinkCreated:
-		return 1
-	case *pb.Event_LinkUpdated:
-		return kind.LinkUpdated.GetVersion()
-	case *pb.Event_LinkStatusChanged:
-		return kind.LinkStatusChanged.GetVersion()
-	}
-	return 0
 }
 
 func (c *Change) encode() ([]byte, error) {

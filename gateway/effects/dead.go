@@ -48,6 +48,7 @@ func (d deadLetter) Publish(topic string, messages ...*message.Message) error {
 			return err
 		}
 		d.of.dead.Add(1)
+		d.of.givenUp()
 		d.cfg.Logger.Error("an effect is given up: its message is a dead letter", "handler", d.of.Name, "position", m.UUID, "reason", reason)
 	}
 	return nil
@@ -99,6 +100,9 @@ func (l Letters) Waiting(ctx context.Context) (int64, error) {
 	return to - from, err
 }
 
+// readWithin bounds each wait for letters that the log has.
+const readWithin = time.Minute
+
 // Each calls f for the letters from one offset to before another, which the log must hold.
 func (l Letters) Each(ctx context.Context, from, to int64, f func(*Letter) error) error {
 	if from >= to {
@@ -110,7 +114,9 @@ func (l Letters) Each(ctx context.Context, from, to int64, f func(*Letter) error
 	}
 	defer tail.Close()
 	for next := from; next < to; {
-		batches, err := tail.Poll(ctx, 0)
+		waiting, cancel := context.WithTimeout(ctx, readWithin)
+		batches, err := tail.Poll(waiting, 0)
+		cancel()
 		if err != nil {
 			return fmt.Errorf("reading dead letters: %w", err)
 		}
@@ -138,25 +144,39 @@ func letterOf(r *eventlog.Record) *Letter {
 	return l
 }
 
-// Requeue has the letters up to an offset tried again and notes that they are looked after. Killed in between, it puts some
-// of them back twice.
-func (l Letters) Requeue(ctx context.Context, from, to int64, progress func(*Letter)) error {
+// requeueBatch is how many letters are put back at once, and then noted.
+const requeueBatch = 500
+
+// Requeue has the letters up to an offset tried again and notes, a batch at a time, that they are looked after; progress hears
+// of each batch. Killed in between, it puts one batch back twice.
+func (l Letters) Requeue(ctx context.Context, from, to int64, progress func(letters int)) error {
 	pub := pubsub.NewPublisher(l.log, pubsub.PublisherConfig{})
 	defer pub.Close()
+	var batch []*message.Message
+	putBack := func(next int64) error {
+		if err := pub.Publish(eventlog.EffectsRetry, batch...); err != nil {
+			return fmt.Errorf("putting letters before %d back: %w", next, err)
+		}
+		if err := l.Drop(ctx, next); err != nil {
+			return err
+		}
+		progress(len(batch))
+		batch = batch[:0]
+		return nil
+	}
 	err := l.Each(ctx, from, to, func(letter *Letter) error {
 		m := message.NewMessage(letter.message.UUID, letter.message.Payload)
 		m.Metadata.Set(metaHandler, letter.Handler)
 		m.SetContext(ctx)
-		if err := pub.Publish(eventlog.EffectsRetry, m); err != nil {
-			return fmt.Errorf("putting letter %d back: %w", letter.Offset, err)
+		if batch = append(batch, m); len(batch) < requeueBatch {
+			return nil
 		}
-		progress(letter)
-		return nil
+		return putBack(letter.Offset + 1)
 	})
-	if err != nil {
+	if err != nil || len(batch) == 0 {
 		return err
 	}
-	return l.Drop(ctx, to)
+	return putBack(to)
 }
 
 // Drop notes that the letters before an offset are looked after.

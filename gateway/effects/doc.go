@@ -18,5 +18,8 @@
 //   - A group that is new begins at the log's end: a first start purges nothing of the past. A group that nobody was a member
 //     of for longer than the brokers keep its positions (a week, as they come) is new again, and says so.
 //
+// A CDN is told to purge a link's URLs as visitors ask for them, without and with a slash at the end. What they put behind a
+// question mark is not known here: the CDN must leave queries out of its cache keys for these paths, or purge by prefix.
+//
 // It must not import gateway/app, and knows no Kafka, no Redis and no HTTP but its own.
 package effects

@@ -128,34 +128,15 @@ func (p *foldProjection) Apply(w *runner.Write, a runner.Accepted) error {
 			continue
 		}
 		key := linkKey(keyRecord, a.GetBucket(), ref.GetNamespace(), ref.GetCode())
-		if err := p.load(w, key, event); err != nil {
+		if err := projections.NextRedirect(&p.record, w, key, event); err != nil {
 			return err
 		}
-		projections.EvolveRedirect(&p.record, event)
 		if err := w.SetMessage(key, &p.record); err != nil {
 			return err
 		}
 		if p.record.GetCacheTtl() > 0 {
 			w.Set(linkKey(keyCached, a.GetBucket(), ref.GetNamespace(), ref.GetCode()), nil)
 		}
-	}
-	return nil
-}
-
-func (p *foldProjection) load(w *runner.Write, key []byte, event *pb.Event) error {
-	p.record.Reset()
-	if event.GetLinkCreated() != nil {
-		return nil // codes are never given out again
-	}
-	value, err := w.Get(key)
-	if err != nil {
-		return err
-	}
-	if value == nil {
-		return fmt.Errorf("%s changes a link that was never created", events.EventType(event))
-	}
-	if err := p.record.UnmarshalVT(value); err != nil {
-		return fmt.Errorf("decoding the stored record: %w", err)
 	}
 	return nil
 }

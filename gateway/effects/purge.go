@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,6 +27,8 @@ type PurgeConfig struct {
 	Gather time.Duration
 	// Hosts returns the names under which a namespace is visited, itself among them.
 	Hosts func(namespace string) []string
+	// Logger hears at debug level what a CDN says beside its refusal: that may repeat secrets of the request. Default: nobody.
+	Logger *slog.Logger
 }
 
 const (
@@ -34,7 +37,7 @@ const (
 	purgesAtOnce     = 4
 	longestRetryWait = 5 * time.Minute
 	purgeAnswer      = 64 << 10 // bytes of an answer that are read, so that the connection can be used again
-	purgeExcerpt     = 200      // bytes of it that an error shows
+	purgeExcerpt     = 200      // bytes of it that are logged
 )
 
 // Purger tells a CDN what to forget. Links that come at the same time share a request.
@@ -67,6 +70,9 @@ func NewPurger(cfg PurgeConfig) (*Purger, error) {
 	}
 	if cfg.Scheme != "http" && cfg.Scheme != "https" {
 		return nil, fmt.Errorf("the scheme of purged URLs is %q: want https or http", cfg.Scheme)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	form, err := cfg.Request.parse()
 	if err != nil {
@@ -155,11 +161,14 @@ func (p *Purger) send(b *purgeBatch) {
 	})
 }
 
-// purge sends one request for the links. If the CDN refuses it for good, each half is tried alone, so that one link that it
+// errLinks says that an ErrPermanent may concern some of a request's links only.
+var errLinks = errors.New("the request is refused as it is")
+
+// purge sends one request for the links. If the CDN refuses them for good, each half is tried alone, so that one link that it
 // does not like costs the others nothing.
 func (p *Purger) purge(links []PurgeLink, errs []error) {
 	err := p.request(links)
-	if half := len(links) / 2; half > 0 && errors.Is(err, ErrPermanent) {
+	if half := len(links) / 2; half > 0 && errors.Is(err, errLinks) {
 		p.purge(links[:half], errs[:half])
 		p.purge(links[half:], errs[half:])
 		return
@@ -181,7 +190,7 @@ func (p *Purger) request(links []PurgeLink) error {
 	}
 	request, err := p.form.fill(links, p.urls(links))
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrPermanent, err)
+		return fmt.Errorf("%w: %w: %w", ErrPermanent, errLinks, err)
 	}
 	answer, err := p.client.Do(request.WithContext(p.life))
 	if err != nil {
@@ -192,26 +201,27 @@ func (p *Purger) request(links []PurgeLink) error {
 	return p.judge(answer, body)
 }
 
-// judge says what an answer means.
+// judge says what an answer means. The error shows nothing of its text, which may repeat what it was asked: it goes to dead
+// letters and to health.
 func (p *Purger) judge(answer *http.Response, body []byte) error {
 	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
 		return nil
 	}
-	text := strings.Map(func(r rune) rune {
-		if r < ' ' {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(string(body[:min(len(body), purgeExcerpt)]), "?"))
-	err := p.form.hide(fmt.Errorf("the CDN answers %d: %s", answer.StatusCode, text))
+	said := strings.ToValidUTF8(string(body[:min(len(body), purgeExcerpt)]), "?")
+	p.cfg.Logger.Debug("the CDN does not purge", "status", answer.StatusCode, "said", p.form.hidden(said))
+	err := fmt.Errorf("the CDN answers %d", answer.StatusCode)
 	switch s := answer.StatusCode; {
+	case s == http.StatusUnauthorized, s == http.StatusForbidden: // until somebody renews the token
+		return fmt.Errorf("%w: is the token right?", err)
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable:
 		p.hold(answer.Header.Get("Retry-After"))
 		return err
 	case s == http.StatusRequestTimeout, s == http.StatusTooEarly, s >= 500:
 		return err
+	case s < 400, s == http.StatusNotFound, s == http.StatusMethodNotAllowed: // wherever the links lead
+		return fmt.Errorf("%w: %w", ErrPermanent, err)
 	}
-	return fmt.Errorf("%w: %w", ErrPermanent, err)
+	return fmt.Errorf("%w: %w: %w", ErrPermanent, errLinks, err)
 }
 
 // hold keeps all requests back as long as the CDN asks (RFC 9110, section 10.2.3), five minutes at most.
@@ -243,7 +253,8 @@ func (p *Purger) awaitTurn() error {
 	}
 }
 
-// urls are those of the links under every name of their domain, each once.
+// urls are those of the links under every name of their domain, each once: with and without the slash at the end that visitors
+// may add.
 func (p *Purger) urls(links []PurgeLink) []string {
 	var list []string
 	for _, l := range links {
@@ -252,7 +263,7 @@ func (p *Purger) urls(links []PurgeLink) []string {
 			hosts = p.cfg.Hosts(l.Namespace)
 		}
 		for _, host := range hosts {
-			list = append(list, p.url(host, l.Code))
+			list = append(list, p.url(host, l.Code), p.url(host, l.Code)+"/")
 		}
 	}
 	slices.Sort(list)

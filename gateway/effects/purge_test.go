@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -52,7 +53,7 @@ func (c *cdn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, value)
 	}
 	w.WriteHeader(status)
-	fmt.Fprintf(w, "you said %s", r.Header.Get("Authorization"))
+	fmt.Fprintf(w, "you said %s, %s", r.Header.Get("Authorization"), r.Header.Get("X-Key"))
 }
 
 func (c *cdn) requests() [][]string {
@@ -77,7 +78,8 @@ func (c *cdn) answers(list ...int) {
 	}
 }
 
-const secret = "s3cr3t-token"
+// secret is given as the token, literal is written into a header.
+const secret, literal = "s3cr3t-token", "l1t3r4l-key"
 
 func (c *cdn) config() effects.PurgeConfig {
 	return effects.PurgeConfig{
@@ -131,8 +133,9 @@ func TestPurgeBatches(t *testing.T) {
 			t.Errorf("%s: %v", code, err)
 		}
 	}
-	want := []string{"https://alias.example/%C3%A9", "https://alias.example/a", "https://alias.example/b+c",
-		"https://s.example/%C3%A9", "https://s.example/a", "https://s.example/b+c"}
+	want := []string{"https://alias.example/%C3%A9", "https://alias.example/%C3%A9/", "https://alias.example/a", "https://alias.example/a/",
+		"https://alias.example/b+c", "https://alias.example/b+c/", "https://s.example/%C3%A9", "https://s.example/%C3%A9/",
+		"https://s.example/a", "https://s.example/a/", "https://s.example/b+c", "https://s.example/b+c/"}
 	if asked := c.requests(); len(asked) != 1 || !slices.Equal(asked[0], want) {
 		t.Errorf("asked %q, want one request for %q", asked, want)
 	}
@@ -142,16 +145,20 @@ func TestPurgeBatches(t *testing.T) {
 }
 
 func TestPurgeAnswers(t *testing.T) {
-	for status, permanent := range map[int]bool{500: false, 502: false, 408: false, 429: false, 400: true, 403: true, 404: true, 301: true} {
+	for status, permanent := range map[int]bool{500: false, 502: false, 408: false, 429: false, 400: true, 401: false, 403: false, 404: true, 405: true, 301: true} {
 		c := newCDN(t)
 		c.answers(status)
-		p := purger(t, c.config())
+		var log strings.Builder
+		cfg := c.config()
+		cfg.Request.Headers = append(cfg.Request.Headers, "X-Key: "+literal)
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		p := purger(t, cfg)
 		err := all(t, p, "a")["a"]
 		if err == nil || errors.Is(err, effects.ErrPermanent) != permanent {
 			t.Errorf("%d: %v", status, err)
 		}
-		if strings.Contains(fmt.Sprint(err), secret) || !strings.Contains(fmt.Sprint(err), "***") {
-			t.Errorf("%d: the error shows the token, or not what the CDN said: %v", status, err)
+		if shown := fmt.Sprint(err) + log.String(); strings.Contains(shown, secret) || strings.Contains(shown, literal) || !strings.Contains(shown, fmt.Sprint(status)) {
+			t.Errorf("%d: the error or the log shows a secret, or not the status: %s", status, shown)
 		}
 		if err := all(t, p, "a")["a"]; err != nil {
 			t.Errorf("the next: %v", err)
@@ -173,6 +180,53 @@ func TestPurgeSplits(t *testing.T) {
 	for code, err := range all(t, purger(t, cfg), "bad", "a", "b") {
 		if errors.Is(err, effects.ErrPermanent) != (code == "bad") {
 			t.Errorf("%s: %v", code, err)
+		}
+	}
+}
+
+// TestPurgeIsNotSplitForTheTokensSake: what the CDN has against the request it has against every link of it.
+func TestPurgeIsNotSplitForTheTokensSake(t *testing.T) {
+	for _, status := range []int{401, 403, 404, 405} {
+		c := newCDN(t)
+		c.answer = func([]string) (int, map[string]string) { return status, nil }
+		cfg := c.config()
+		cfg.Gather = time.Second
+		all(t, purger(t, cfg), "a", "b", "c")
+		if asked := c.requests(); len(asked) != 1 {
+			t.Errorf("%d: %d requests, want 1", status, len(asked))
+		}
+	}
+}
+
+// TestPurgeToldInTheLog: what the CDN says is for those who ask for it, and without the token then too.
+func TestPurgeToldInTheLog(t *testing.T) {
+	c := newCDN(t)
+	c.answers(http.StatusBadGateway)
+	var log strings.Builder
+	cfg := c.config()
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	all(t, purger(t, cfg), "a")
+	if said := log.String(); !strings.Contains(said, "you said Bearer ***") || strings.Contains(said, secret) {
+		t.Errorf("logged %q", said)
+	}
+}
+
+// TestPurgeOfAnImpossibleHeader: what no HTTP client sends is of no use to try again; what can be seen at the start is seen then.
+func TestPurgeOfAnImpossibleHeader(t *testing.T) {
+	c := newCDN(t)
+	cfg := c.config()
+	cfg.Request.Batch = 1
+	cfg.Request.Headers = []string{"X-Code: {{.Code}}"}
+	if err := all(t, purger(t, cfg), "a\nb")["a\nb"]; !errors.Is(err, effects.ErrPermanent) {
+		t.Errorf("%v: want one that is of no use to try again", err)
+	}
+	for _, header := range []string{"X-Key: " + literal + "\x01", literal} {
+		cfg.Request.Headers = []string{header}
+		if p, err := effects.NewPurger(cfg); err == nil || strings.Contains(err.Error(), literal) {
+			t.Errorf("%q: %v", header, err)
+			if p != nil {
+				p.Close()
+			}
 		}
 	}
 }

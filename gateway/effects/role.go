@@ -39,10 +39,11 @@ const (
 	growth       = 1.5 // Watermill takes two steps for each retry of which it asks whether it is worth it
 	jitter       = 0.5
 	giveUp       = 15 * time.Minute
-	closeWithin  = 5 * time.Second
-	endless      = 1 << 30 // retries: time bounds them
-	tellEvery    = time.Minute
-	patience     = time.Second
+	// closeWithin bounds the end of all messages; subscriptions need less, also when no broker answers.
+	closeWithin = 6 * time.Second
+	endless     = 1 << 30 // retries: time bounds them
+	tellEvery   = time.Minute
+	patience    = time.Second
 )
 
 // Role runs handlers until it is closed.
@@ -64,8 +65,8 @@ type handling struct {
 	logger  *slog.Logger
 
 	mu      sync.Mutex // guards what follows
-	last    error      // of the latest attempt, nil if it succeeded
-	failing time.Time  // since when every attempt has failed
+	last    error      // of the latest attempt, nil if it succeeded or was given up
+	failing time.Time  // since when every attempt has failed; zero after one that was given up
 	told    time.Time  // when a failure was logged
 }
 
@@ -148,9 +149,22 @@ func (r *Role) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close gives back what is under way and leaves the groups. Run has ended, or ends.
-func (r *Role) Close() error {
-	all := r.router.Close()
+// Close gives back what is under way and leaves the groups; ctx bounds the wait for that. Run has ended, or ends.
+func (r *Role) Close(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- r.close() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("closing effects: %w", ctx.Err())
+	}
+}
+
+func (r *Role) close() (all error) {
+	if r.router.IsRunning() { // one that was stopped while it waited for brokers would wait for handlers that never began
+		all = r.router.Close()
+	}
 	for _, part := range r.parts {
 		for _, sub := range part.subs {
 			all = errors.Join(all, sub.Close())
@@ -206,14 +220,21 @@ func (p *handling) note(err error) {
 	}
 }
 
+// givenUp notes that nothing is tried any more of what failed: the count of dead letters tells from here.
+func (p *handling) givenUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.failing = nil, time.Time{}
+}
+
 // HandlerStatus is how a handler of this process is.
 type HandlerStatus struct {
 	Handler string
 	Done    uint64    // effects since the start
 	Failed  uint64    // attempts since the start that did not succeed
 	Dead    uint64    // dead letters since the start
-	Failing time.Time // since when every attempt has failed; zero: the latest succeeded
-	Last    error     // of the latest attempt
+	Failing time.Time // since when every attempt has failed; zero: the latest succeeded, or its effect was given up
+	Last    error     // of the latest attempt, nil then too
 	Trouble error     // with the brokers
 }
 

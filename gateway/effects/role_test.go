@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/events/eventlog/pubsub"
 	"github.com/hoplog/hoplog/gateway/effects"
 	"github.com/hoplog/hoplog/projections/runner"
 	"github.com/hoplog/hoplog/projections/runner/runnertest"
@@ -146,7 +150,7 @@ func (r *rig) start(giveUp time.Duration) *running {
 	stop := sync.OnceFunc(func() {
 		cancel()
 		work.Wait()
-		r.must(role.Close())
+		r.must(role.Close(context.Background()))
 		r.must(fold.Close())
 	})
 	r.t.Cleanup(stop)
@@ -256,7 +260,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		return nil
 	}))
 	r.failing(nil)
-	r.must(letters.Requeue(soon(t), from, to, func(*effects.Letter) {}))
+	r.must(letters.Requeue(soon(t), from, to, func(int) {}))
 	r.want("a@2", "bad@2")
 	r.waiting(letters, 0)
 	r.must(letters.Drop(soon(t), to)) // again changes nothing
@@ -284,15 +288,86 @@ func TestGivesUp(t *testing.T) {
 	r.failing(func(*effects.Change) error { return errors.New("down") })
 	r.update("a", 2, 60)
 	r.ship()
-	for role.Status()[0].Failed == 0 {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if s := role.Status()[0]; s.Failing.IsZero() || s.Last == nil {
-		t.Errorf("status %+v", s)
-	}
+	r.status(role, "it fails", func(s effects.HandlerStatus) bool { return s.Failed > 0 && !s.Failing.IsZero() && s.Last != nil })
 	role.stop()
 	letters := effects.DeadLetters(r.broker)
 	r.waiting(letters, 0)
-	r.start(500 * time.Millisecond)
+	role = r.start(500 * time.Millisecond)
 	r.waiting(letters, 1)
+	// Nothing is tried any more: the letter tells.
+	r.status(role, "it does not fail any more", func(s effects.HandlerStatus) bool { return s.Dead == 1 && s.Failing.IsZero() && s.Last == nil })
+}
+
+// status waits until the handler's status is as it should be.
+func (r *rig) status(role *running, what string, ok func(effects.HandlerStatus) bool) {
+	r.t.Helper()
+	var s effects.HandlerStatus
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if s = role.Status()[0]; ok(s) {
+			return
+		}
+	}
+	r.t.Fatalf("%s: never, but %+v", what, s)
+}
+
+// TestManyLettersArePutBack: in batches that are noted, so that whoever is interrupted has not worked for nothing.
+func TestManyLettersArePutBack(t *testing.T) {
+	r := newRig(t)
+	pub := pubsub.NewPublisher(r.broker, pubsub.PublisherConfig{})
+	defer pub.Close()
+	const letters = 1700
+	var list []*message.Message
+	for i := range letters {
+		list = append(list, message.NewMessage(fmt.Sprint(i), []byte("{}")))
+	}
+	r.must(pub.Publish(eventlog.EffectsDead, list...))
+	dead := effects.DeadLetters(r.broker)
+	from, to, err := dead.Bounds(soon(t))
+	r.must(err)
+	ctx, cancel := context.WithCancel(soon(t))
+	put := 0
+	if err := dead.Requeue(ctx, from, to, func(n int) { put += n; cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	if put == 0 || put == letters {
+		t.Fatalf("%d of %d were put back before the interruption", put, letters)
+	}
+	r.waiting(dead, letters-int64(put))
+	from, to, err = dead.Bounds(soon(t))
+	r.must(err)
+	r.must(dead.Requeue(soon(t), from, to, func(n int) { put += n }))
+	r.waiting(dead, 0)
+	ends, err := r.broker.Ends(soon(t), eventlog.EffectsRetry)
+	r.must(err)
+	if put != letters || ends[0] != letters {
+		t.Errorf("%d put back, %d records, want %d", put, ends[0], letters)
+	}
+}
+
+// TestClosesBeforeBrokersAnswer: a role that never got to its messages ends at once, and without a complaint.
+func TestClosesBeforeBrokersAnswer(t *testing.T) {
+	r := newRig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // its backlog accepts; nobody reads
+	r.must(err)
+	defer l.Close()
+	logger := slog.New(slog.DiscardHandler)
+	silent, err := eventlog.Open(eventlog.Config{Brokers: []string{l.Addr().String()}}, logger)
+	r.must(err)
+	defer silent.Close()
+	fold, err := effects.OpenFold(effects.FoldConfig{Dir: r.dir, Source: runner.FromLog(silent), Pebble: runner.PebbleOptions{Logger: logger}})
+	r.must(err)
+	defer fold.Close()
+	role, err := effects.New(effects.Config{Log: silent, Fold: fold, Logger: logger, Handlers: []effects.Handler{{Name: "test", Do: r.Do}}})
+	r.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- role.Run(ctx) }()
+	time.Sleep(300 * time.Millisecond)
+	cancel()
+	began := time.Now()
+	r.must(<-ran)
+	r.must(role.Close(soon(t)))
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("closed after %s", took)
+	}
 }

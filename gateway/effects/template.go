@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"text/template"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // PurgeRequest is the template of the request that a CDN purges by. Its texts are Go templates over PurgeData.
@@ -26,7 +28,7 @@ type PurgeRequest struct {
 type PurgeLink struct {
 	Namespace, Code string
 	Version         uint64
-	URL             string // of the namespace
+	URL             string // of the namespace, without a slash at the end
 }
 
 // PurgeData is what the texts of a request are filled from. PurgeLink is that of the only link when requests carry one, else
@@ -34,7 +36,7 @@ type PurgeLink struct {
 type PurgeData struct {
 	*PurgeLink
 	Links []PurgeLink
-	URLs  []string // of all links, each under every name of its domain
+	URLs  []string // of all links, each under every name of its domain, without and with a slash at the end
 	Token string
 }
 
@@ -63,10 +65,10 @@ func (r PurgeRequest) parse() (*purgeTemplate, error) {
 		return parsed
 	}
 	t.url, t.body = text("url", r.URL), text("body", r.Body)
-	for _, header := range r.Headers {
+	for i, header := range r.Headers {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok {
-			return nil, fmt.Errorf("purge header %q: want Name: value", header)
+			return nil, fmt.Errorf("line %d of the purge headers: want Name: value", i+1) // it may be a secret
 		}
 		t.headers = append(t.headers, text("header", strings.TrimSpace(name)), text("header", strings.TrimSpace(value)))
 	}
@@ -105,6 +107,9 @@ func (t *purgeTemplate) fill(links []PurgeLink, urls []string) (*http.Request, e
 	}
 	for i := 0; i < len(t.headers); i += 2 {
 		name, value := text(t.headers[i]), text(t.headers[i+1])
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return nil, errors.Join(failed, fmt.Errorf("line %d of the purge headers is no header: a name or value has characters that it must not have", i/2+1))
+		}
 		if http.CanonicalHeaderKey(name) == "Host" {
 			request.Host = value
 			continue
@@ -129,7 +134,14 @@ func (t *purgeTemplate) hide(err error) error {
 	if t.Token == "" || !strings.Contains(err.Error(), t.Token) {
 		return err
 	}
-	return errors.New(strings.ReplaceAll(err.Error(), t.Token, "***"))
+	return errors.New(t.hidden(err.Error()))
+}
+
+func (t *purgeTemplate) hidden(text string) string {
+	if t.Token == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, t.Token, "***")
 }
 
 // withoutURL drops the URL from an error of the HTTP client: it may carry a secret.

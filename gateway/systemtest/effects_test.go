@@ -100,7 +100,7 @@ func TestPurge(t *testing.T) {
 		t.Error("the link was not purged under the other name of its domain")
 	}
 
-	c.answers(http.StatusForbidden)
+	c.answers(http.StatusNotFound)
 	if a := p.api("POST", p.link(cached, "/disable"), fields{"reason": "purge"}); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
@@ -112,7 +112,7 @@ func TestPurge(t *testing.T) {
 		}
 	}
 	p.eventually("there is a dead letter", func() bool { p.cliJSON(&dead, "effects", "dead"); return dead.Waiting == 1 })
-	if l := dead.Letters[0]; l.Handler != "purge" || l.Change.Code != cached || !strings.Contains(l.Reason, "403") {
+	if l := dead.Letters[0]; l.Handler != "purge" || l.Change.Code != cached || !strings.Contains(l.Reason, "404") {
 		t.Errorf("letter %+v", l)
 	}
 	var status struct {

@@ -50,32 +50,12 @@ func (p *projection) Apply(w *runner.Write, a runner.Accepted) error {
 		if bucket := events.BucketOfKey(p.key[keyHead:]); bucket != a.GetBucket() {
 			return fmt.Errorf("a link of bucket %d", bucket)
 		}
-		if err := p.load(w, event); err != nil {
+		if err := projections.NextRedirect(&p.record, w, p.key, event); err != nil {
 			return err
 		}
-		projections.EvolveRedirect(&p.record, event)
 		if err := w.SetMessage(p.key, &p.record); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// load brings the record that the event changes. A created link has none: codes are never given out again.
-func (p *projection) load(w *runner.Write, event *pb.Event) error {
-	p.record.Reset()
-	if event.GetLinkCreated() != nil {
-		return nil
-	}
-	value, err := w.Get(p.key)
-	if err != nil {
-		return err
-	}
-	if value == nil {
-		return fmt.Errorf("%s changes a link that was never created", events.EventType(event))
-	}
-	if err := p.record.UnmarshalVT(value); err != nil {
-		return fmt.Errorf("decoding the stored record: %w", err)
 	}
 	return nil
 }

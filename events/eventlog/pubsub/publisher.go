@@ -23,7 +23,7 @@ type Publisher struct {
 	log *eventlog.Log
 	cfg PublisherConfig
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows; never held while brokers are asked
 	topics map[string]*publishing
 	closed bool
 }
@@ -42,10 +42,14 @@ func NewPublisher(log *eventlog.Log, cfg PublisherConfig) *Publisher {
 	return &Publisher{log: log, cfg: cfg, topics: map[string]*publishing{}}
 }
 
-// Publish implements message.Publisher: it returns when the log has all of the messages. After an error some may be there, and
-// one whose outcome is unknown (eventlog.ErrUnknownOutcome) may still arrive: whoever publishes again may publish twice.
+// Publish implements message.Publisher: it returns when the log has all of the messages, or a message's context is done. After
+// an error some may be there, and one whose outcome is unknown (eventlog.ErrUnknownOutcome) may still arrive: whoever publishes
+// again may publish twice.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
-	t, err := p.topic(topic)
+	if len(messages) == 0 {
+		return nil
+	}
+	t, err := p.topic(messages[0].Context(), topic)
 	if err != nil {
 		return fmt.Errorf("publishing to %s: %w", topic, err)
 	}
@@ -55,29 +59,37 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			return fmt.Errorf("publishing to %s: %w", topic, err)
 		}
 	}
-	answers := make(chan error, len(messages))
+	answers := make([]chan error, len(messages))
 	for i, m := range messages {
-		t.appender.AppendAsync(m.Context(), p.cfg.Partition(m, t.partitions), records[i], func(_ int64, err error) { answers <- err })
+		answer := make(chan error, 1)
+		answers[i] = answer
+		t.appender.AppendAsync(m.Context(), p.cfg.Partition(m, t.partitions), records[i], func(_ int64, err error) { answer <- err })
 	}
 	var all error
-	for range messages {
-		all = errors.Join(all, <-answers)
+	for i, m := range messages {
+		select {
+		case err := <-answers[i]:
+			all = errors.Join(all, err)
+		case <-m.Context().Done():
+			all = errors.Join(all, fmt.Errorf("publishing to %s: %w: %w", topic, eventlog.ErrUnknownOutcome, m.Context().Err()))
+		}
 	}
 	return all
 }
 
-func (p *Publisher) topic(name string) (*publishing, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, eventlog.ErrClosed
+// topic returns what publishes to a topic. Whoever asks first asks the brokers, and ctx bounds that.
+func (p *Publisher) topic(ctx context.Context, name string) (*publishing, error) {
+	if t, err := p.known(name); t != nil || err != nil {
+		return t, err
 	}
-	if t := p.topics[name]; t != nil {
-		return t, nil
-	}
-	n, err := p.log.Partitions(context.Background(), name)
+	n, err := p.log.Partitions(ctx, name)
 	if err != nil {
 		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t, err := p.knownLocked(name); t != nil || err != nil {
+		return t, err
 	}
 	appender, err := p.log.NewAppender(name)
 	if err != nil {
@@ -86,6 +98,19 @@ func (p *Publisher) topic(name string) (*publishing, error) {
 	t := &publishing{appender, n}
 	p.topics[name] = t
 	return t, nil
+}
+
+func (p *Publisher) known(name string) (*publishing, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.knownLocked(name)
+}
+
+func (p *Publisher) knownLocked(name string) (*publishing, error) {
+	if p.closed {
+		return nil, eventlog.ErrClosed
+	}
+	return p.topics[name], nil
 }
 
 // Close implements message.Publisher. What Publish has not returned for yet may be lost or not. Idempotent.

@@ -15,6 +15,7 @@ import (
 type queue struct {
 	sub       *subscription
 	partition int32
+	fetch     func(on bool)   // has the partition fetched or not; called with mu held, so that the last call is what paused says
 	window    chan struct{}   // a token per message that is out
 	sending   context.Context //nolint:containedctx // done: nothing is sent any more
 	endSend   context.CancelFunc
@@ -41,6 +42,7 @@ type flight struct {
 
 func newQueue(s *subscription, partition int32) *queue {
 	q := &queue{sub: s, partition: partition, window: make(chan struct{}, s.cfg.Window)}
+	q.fetch = func(on bool) { s.fetch(partition, on) }
 	q.sending, q.endSend = context.WithCancel(s.life)
 	// Not the subscription's own life: what is out when that ends may still finish.
 	q.life, q.giveBack = context.WithCancel(context.WithoutCancel(s.life))
@@ -48,8 +50,8 @@ func newQueue(s *subscription, partition int32) *queue {
 	return q
 }
 
-// add appends polled records. True: the partition must be paused.
-func (q *queue) add(records []eventlog.Record) (pause bool) {
+// add appends polled records. A partition with too many is not fetched until half is gone.
+func (q *queue) add(records []eventlog.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.known {
@@ -63,9 +65,10 @@ func (q *queue) add(records []eventlog.Record) (pause bool) {
 		close(q.arrived)
 		q.arrived = nil
 	}
-	pause = (len(q.waiting) >= queueRecords || q.bytes >= queueBytes) && !q.paused
-	q.paused = q.paused || pause
-	return pause
+	if !q.paused && (len(q.waiting) >= queueRecords || q.bytes >= queueBytes) {
+		q.paused = true
+		q.fetch(false)
+	}
 }
 
 // take waits for the next record and notes it as on its way. False: the queue closes.
@@ -81,12 +84,11 @@ func (q *queue) take() (eventlog.Record, *flight, bool) {
 			}
 			f := &flight{offset: record.Offset}
 			q.flights = append(q.flights, f)
-			resume := q.paused && len(q.waiting) <= queueRecords/2 && q.bytes <= queueBytes/2
-			q.paused = q.paused && !resume
-			q.mu.Unlock()
-			if resume {
-				q.sub.resume(q.partition)
+			if q.paused && len(q.waiting) <= queueRecords/2 && q.bytes <= queueBytes/2 {
+				q.paused = false
+				q.fetch(true)
 			}
+			q.mu.Unlock()
 			return record, f, true
 		}
 		if q.arrived == nil {

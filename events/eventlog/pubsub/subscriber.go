@@ -58,7 +58,7 @@ type Subscriber struct {
 	cfg    SubscriberConfig
 	logger *slog.Logger
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows; never held while brokers are asked
 	open   map[*subscription]struct{}
 	closed bool
 	ends   sync.WaitGroup // of subscriptions
@@ -75,16 +75,36 @@ func NewSubscriber(log *eventlog.Log, cfg SubscriberConfig, logger *slog.Logger)
 // Subscribe implements message.Subscriber. The channel is closed when ctx is done or after Close; until then what is out may
 // still be acknowledged.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s.isClosed() {
 		return nil, fmt.Errorf("subscribing to %s: %w", topic, eventlog.ErrClosed)
 	}
 	sub := newSubscription(ctx, s.cfg, s.logger.With("group", GroupOf(s.cfg.Group, topic)))
 	consumer, err := s.log.Consume(ctx, eventlog.ConsumerConfig{Group: GroupOf(s.cfg.Group, topic), Topic: topic, AtEnd: s.cfg.AtEnd,
 		OnAssigned: sub.assigned, OnLost: sub.lost})
 	if err != nil {
+		sub.stop()
 		return nil, fmt.Errorf("subscribing to %s: %w", topic, err)
+	}
+	if !s.start(sub, consumer) { // closed while brokers were asked
+		sub.stop()
+		sub.run(consumer)
+		return nil, fmt.Errorf("subscribing to %s: %w", topic, eventlog.ErrClosed)
+	}
+	return sub.out, nil
+}
+
+func (s *Subscriber) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// start runs a subscription, unless the subscriber is closed.
+func (s *Subscriber) start(sub *subscription, consumer *eventlog.Consumer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
 	}
 	s.open[sub] = struct{}{}
 	s.ends.Go(func() {
@@ -93,7 +113,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		defer s.mu.Unlock()
 		delete(s.open, sub)
 	})
-	return sub.out, nil
+	return true
 }
 
 // LastError is the latest trouble of any open subscription with the brokers, nil if there is none.
@@ -106,7 +126,8 @@ func (s *Subscriber) LastError() (err error) {
 	return err
 }
 
-// Close implements message.Subscriber: it gives back what is out, leaves the groups and waits for all of that. Idempotent.
+// Close implements message.Subscriber: it gives back what is out, leaves the groups and waits for all of that, Drain and a few
+// seconds at most. A Subscribe that is under way fails. Idempotent.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.closed = true

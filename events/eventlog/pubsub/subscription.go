@@ -42,7 +42,8 @@ func newSubscription(ctx context.Context, cfg SubscriberConfig, logger *slog.Log
 	return s
 }
 
-// run reads until the subscription's life ends, then gives up its partitions and closes the channel.
+// run reads until the subscription's life ends, then gives up its partitions and closes the channel. What is out has Drain, the
+// last commit endWithin and the group as long, also when no broker answers.
 func (s *subscription) run(consumer *eventlog.Consumer) {
 	s.mu.Lock()
 	s.consumer = consumer
@@ -57,7 +58,10 @@ func (s *subscription) run(consumer *eventlog.Consumer) {
 	}
 	s.stop()
 	commits.Wait()
-	consumer.Close() // loses all partitions
+	s.lost(s.partitions(), true) // before leaving, so that each has its own time
+	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+	defer cancel()
+	consumer.Close(ctx) // loses what was assigned meanwhile
 	s.lost(s.partitions(), false)
 	close(s.out)
 }
@@ -88,22 +92,26 @@ func (s *subscription) assigned(partitions []int32) {
 	}
 }
 
-// put hands polled records to their queue. The poller waits for nobody: a queue that is full is not fetched any more.
+// put hands polled records to their queue. The poller waits for nobody.
 func (s *subscription) put(b eventlog.Batch) {
 	s.mu.Lock()
-	q, consumer := s.queues[b.Partition], s.consumer
+	q := s.queues[b.Partition]
 	s.mu.Unlock()
-	if q != nil && q.add(b.Records) {
-		consumer.Pause(b.Partition)
+	if q != nil {
+		q.add(b.Records)
 	}
 }
 
-// resume has a partition fetched again.
-func (s *subscription) resume(partition int32) {
+// fetch has a partition fetched again, or no longer. It does not block.
+func (s *subscription) fetch(partition int32, on bool) {
 	s.mu.Lock()
 	consumer := s.consumer
 	s.mu.Unlock()
-	consumer.Resume(partition)
+	if on {
+		consumer.Resume(partition)
+	} else {
+		consumer.Pause(partition)
+	}
 }
 
 // lost ends the queues of partitions. While they are still ours, what is out may finish, and how far they are is written down.
@@ -133,7 +141,13 @@ func (s *subscription) lost(partitions []int32, ours bool) {
 		return // nothing was polled yet
 	}
 	if ours {
-		s.commit(consumer, gone)
+		within := commitWithin
+		if s.life.Err() != nil {
+			within = endWithin
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		s.commit(ctx, consumer, gone)
 	}
 	for _, q := range gone {
 		consumer.Resume(q.partition) // whoever gets it next, this member or another, fetches it
@@ -153,15 +167,20 @@ func (s *subscription) commitRegularly() {
 		s.mu.Lock()
 		consumer, queues := s.consumer, slices.Collect(maps.Values(s.queues))
 		s.mu.Unlock()
-		s.commit(consumer, queues)
+		ctx, cancel := context.WithTimeout(s.life, commitWithin) // the end's own commit is not to wait for it
+		s.commit(ctx, consumer, queues)
+		cancel()
 		s.committing.Unlock()
 	}
 }
 
-const commitWithin = 3 * time.Second
+const (
+	commitWithin = 3 * time.Second
+	endWithin    = time.Second // at the end of a subscription
+)
 
 // commit writes down how far queues are. What fails comes with the next; at the end, the messages since the last come again.
-func (s *subscription) commit(consumer *eventlog.Consumer, queues []*queue) {
+func (s *subscription) commit(ctx context.Context, consumer *eventlog.Consumer, queues []*queue) {
 	next := map[int32]int64{}
 	for _, q := range queues {
 		if o, moved := q.toCommit(); moved {
@@ -171,10 +190,10 @@ func (s *subscription) commit(consumer *eventlog.Consumer, queues []*queue) {
 	if len(next) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commitWithin)
-	defer cancel()
 	if err := consumer.Commit(ctx, next); err != nil {
-		s.logger.Warn("positions are not written down yet", "error", err)
+		if !errors.Is(ctx.Err(), context.Canceled) { // the end's own commit follows
+			s.logger.Warn("positions are not written down yet", "error", err)
+		}
 		return
 	}
 	for _, q := range queues {
