@@ -39,7 +39,9 @@ func TestForeignRecordAlarms(t *testing.T) {
 		}
 		return status
 	}
-	p.eventually("the API turns red", func() bool { return look() == http.StatusServiceUnavailable && ready.Roles["api"].State == "not_ready" })
+	p.eventually("the API turns red, and the redirect node says that it stands still", func() bool {
+		return look() == http.StatusServiceUnavailable && ready.Roles["api"].State == "not_ready" && ready.Roles["redirect"].State != "ready"
+	})
 	for _, role := range []string{"api", "redirect"} {
 		reason := ready.Roles[role].Reason
 		for _, words := range []string{"hoplog.events.link", "partition 1", "offset"} {
