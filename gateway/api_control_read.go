@@ -99,13 +99,13 @@ func (a *api) listEntries(c *gin.Context, list pb.ListName, q entryQuery, positi
 		a.fail(c, invalid(fieldKind, "kind must be "+oneOf(commands.ListKinds(list))))
 		return
 	}
-	after, err := base64.RawURLEncoding.DecodeString(orZero(q.cursor))
+	after, err := nameCursor(q.cursor)
 	if err != nil {
-		a.fail(c, invalid("cursor", "the cursor is not one of this list"))
+		a.fail(c, err)
 		return
 	}
 	page := ListPage{Entries: []ListEntry{}, Position: controlPosition(state.Seq)}
-	items := entriesAfter(state.Lists(), list, kind, strings.ToLower(orZero(q.part)), string(after))
+	items := entriesAfter(state.Lists(), list, kind, strings.ToLower(orZero(q.part)), after)
 	for _, item := range items[:min(limit, len(items))] {
 		page.Entries = append(page.Entries, a.showEntry(item))
 	}
@@ -141,6 +141,28 @@ func controlLimit(given *int32) (int, error) {
 		return 0, invalid("limit", "limit must be 1 to "+strconv.Itoa(maxControlPage))
 	}
 	return int(*given), nil
+}
+
+// sequenceCursor reads the cursor of a list that goes by control positions; 0: its beginning.
+func sequenceCursor(cursor *string) (uint64, error) {
+	seq, err := strconv.ParseUint(cmp.Or(orZero(cursor), "0"), 10, 64)
+	if err != nil {
+		return 0, invalidCursor()
+	}
+	return seq, nil
+}
+
+// nameCursor reads the cursor of a list that goes by names; empty: its beginning.
+func nameCursor(cursor *string) (string, error) {
+	name, err := base64.RawURLEncoding.DecodeString(orZero(cursor))
+	if err != nil {
+		return "", invalidCursor()
+	}
+	return string(name), nil
+}
+
+func invalidCursor() *commands.Refusal {
+	return invalid("cursor", "the cursor is not one of this list")
 }
 
 func controlPosition(seq uint64) string {
@@ -219,9 +241,9 @@ func (a *api) ListAudit(c *gin.Context, p ListAuditParams) {
 		a.fail(c, err)
 		return
 	}
-	before, err := strconv.ParseUint(cmp.Or(orZero(p.Cursor), "0"), 10, 64)
+	before, err := sequenceCursor(p.Cursor)
 	if err != nil {
-		a.fail(c, invalid("cursor", "the cursor is not one of this list"))
+		a.fail(c, err)
 		return
 	}
 	of, known := auditedAs(orZero(p.Of))

@@ -109,13 +109,13 @@ func (a *api) ListDomains(c *gin.Context, p ListDomainsParams) {
 		a.fail(c, err)
 		return
 	}
-	after, err := base64.RawURLEncoding.DecodeString(orZero(p.Cursor))
+	after, err := nameCursor(p.Cursor)
 	if err != nil {
-		a.fail(c, invalid("cursor", "the cursor is not one of this list"))
+		a.fail(c, err)
 		return
 	}
 	names := slices.Sorted(maps.Keys(state.Domains()))
-	first, found := slices.BinarySearch(names, string(after))
+	first, found := slices.BinarySearch(names, after)
 	if found {
 		first++
 	}

@@ -161,9 +161,9 @@ func (a *api) ListKeys(c *gin.Context, p ListKeysParams) {
 		a.fail(c, err)
 		return
 	}
-	after, err := strconv.ParseUint(cmp.Or(orZero(p.Cursor), "0"), 10, 64)
+	after, err := sequenceCursor(p.Cursor)
 	if err != nil {
-		a.fail(c, invalid("cursor", "the cursor is not one of this list"))
+		a.fail(c, err)
 		return
 	}
 	var keys []*commands.KeyItem // one control envelope adds one key at most, so positions order them
