@@ -134,21 +134,58 @@ func (l *Lists) Host(host string, nowUS int64) *ListItem {
 // Tier returns the trust in a link: what was said of the link itself, else of its owner (events.OwnerHash), else standard. The
 // route key is borrowed.
 func (l *Lists) Tier(routeKey []byte, owner uint64, nowUS int64) pb.TrustTier {
-	if l == nil {
-		return pb.TrustTier_TRUST_STANDARD
-	}
-	if found, _ := l.links.getBytes(routeKey); found.Counts(nowUS) {
+	if found := l.trusted(routeKey, owner, nowUS); found != nil {
 		return found.GetTier()
 	}
+	return pb.TrustTier_TRUST_STANDARD
+}
+
+// trusted returns the entry that says how far a link is trusted, nil if none does.
+func (l *Lists) trusted(routeKey []byte, owner uint64, nowUS int64) *ListItem {
+	if l == nil {
+		return nil
+	}
+	if found, _ := l.links.getBytes(routeKey); found.Counts(nowUS) {
+		return found
+	}
 	if l.owners.count == 0 {
-		return pb.TrustTier_TRUST_STANDARD
+		return nil
 	}
 	var key [8]byte
 	binary.LittleEndian.PutUint64(key[:], owner)
 	if found, _ := l.owners.getBytes(key[:]); found.Counts(nowUS) {
-		return found.GetTier()
+		return found
 	}
-	return pb.TrustTier_TRUST_STANDARD
+	return nil
+}
+
+// Until returns when the first of the entries ends that may be why a link is served as it is, in microseconds: an allowed host, or
+// trust in the link or its owner; 0: none ends. The route key is borrowed.
+func (l *Lists) Until(routeKey []byte, owner uint64, target string, nowUS int64) int64 {
+	if l == nil || l.allowed.count+l.links.count+l.owners.count == 0 {
+		return 0
+	}
+	var allowed *ListItem
+	if l.allowed.count > 0 {
+		allowed, _ = l.allowed.get(ListHost(target))
+	}
+	return earlier(allowed.until(nowUS), l.trusted(routeKey, owner, nowUS).until(nowUS))
+}
+
+// until is when an entry that counts ends, 0: it does not, or no longer counts.
+func (i *ListItem) until(nowUS int64) int64 {
+	if !i.Counts(nowUS) {
+		return 0
+	}
+	return i.GetExpiresUs()
+}
+
+// earlier returns the earlier of two times, of which 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // Closed reports whether the emergency switch closed a tier.

@@ -32,12 +32,16 @@ func (a *redirectReply) appendCacheControl(to []byte) []byte {
 }
 
 // redirectCacheTimes returns for how many seconds an answer is fresh, and for how many more it may be used while we do not
-// answer (RFC 5861): as long again. Neither reaches past the link's expiry.
-func redirectCacheTimes(link *redirects.Record, nowUS int64) (fresh, stale int64) {
+// answer (RFC 5861): as long again. Neither reaches past the link's expiry, or past when an entry of a list ends because of which
+// it is served (0: none does).
+func redirectCacheTimes(link *redirects.Record, listedUntilUS, nowUS int64) (fresh, stale int64) {
 	fresh = int64(link.CacheTTL())
 	stale = fresh
-	if expires := link.ExpiresUS(); expires != 0 {
-		left := (expires - nowUS) / 1e6
+	for _, end := range [...]int64{link.ExpiresUS(), listedUntilUS} {
+		if end == 0 {
+			continue
+		}
+		left := (end - nowUS) / 1e6
 		fresh = min(fresh, left)
 		stale = min(stale, left-fresh)
 	}

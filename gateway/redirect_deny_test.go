@@ -108,3 +108,43 @@ func TestRedirectDenies(t *testing.T) {
 		t.Error("no click of those who were served")
 	}
 }
+
+// TestRedirectIsKeptNoLongerThanTheLists: what a cache keeps of a link ends with the entry because of which the link is served.
+func TestRedirectIsKeptNoLongerThanTheLists(t *testing.T) {
+	const second = int64(1e6)
+	in := func(seconds int64) int64 { return redirectTestNow + seconds*second }
+	trust := func(kind pb.ListKind, value string, tier pb.TrustTier, ends int64) *pb.ListEntry {
+		return &pb.ListEntry{List: pb.ListName_TRUST, Kind: kind, Value: value, Tier: tier, ExpiresUs: ends}
+	}
+	allow := func(host string, ends int64) *pb.ListEntry {
+		return &pb.ListEntry{List: pb.ListName_ALLOWLIST, Kind: pb.ListKind_LIST_HOST, Value: host, ExpiresUs: ends}
+	}
+	state := redirectTestLists([]*pb.ListEntry{
+		{List: pb.ListName_DENYLIST, Kind: pb.ListKind_LIST_HOST_SUFFIX, Value: "bad.example"},
+		allow("good.bad.example", in(30)), allow("ever.bad.example", 0), allow("free.example", in(40)),
+		trust(pb.ListKind_LIST_OWNER, "ann", pb.TrustTier_TRUST_HIGH, in(20)), trust(pb.ListKind_LIST_OWNER, "old", pb.TrustTier_TRUST_LOW, redirectTestNow),
+		trust(pb.ListKind_LIST_CODE, "s.example/itself", pb.TrustTier_TRUST_STANDARD, 0),
+	})
+	gate := deny.NewGate(func() *commands.Control { return state }, func() time.Duration { return time.Second }, 5*time.Second)
+	node := newRedirectNode(t, func(d *RedirectDeps) { d.Gate = gate })
+	for code, c := range map[string]struct {
+		target, owner string
+		expires       int64
+		want          string
+	}{
+		"plain":  {"https://example.com/", "bob", 0, "public, max-age=60, stale-if-error=60"},
+		"good":   {"https://good.bad.example/", "bob", 0, "public, max-age=30, stale-if-error=0"},
+		"ever":   {"https://ever.bad.example/", "bob", 0, "public, max-age=60, stale-if-error=60"},
+		"free":   {"https://free.example/", "bob", 0, "public, max-age=40, stale-if-error=0"}, // it may be denied meanwhile
+		"anns":   {"https://good.bad.example/", "ann", 0, "public, max-age=20, stale-if-error=0"},
+		"soon":   {"https://good.bad.example/", "ann", in(10), "public, max-age=10, stale-if-error=0"},
+		"olds":   {"https://example.com/", "old", 0, "public, max-age=60, stale-if-error=60"},
+		"itself": {"https://example.com/", "ann", 0, "public, max-age=60, stale-if-error=60"},
+	} {
+		node.add(code, &pb.Redirect{Target: c.target, Owner: events.OwnerHash(c.owner), CacheTtl: 60, ExpiresUs: c.expires})
+		a := node.get("/" + code)
+		if got := a.header.Get("Cache-Control"); got != c.want || a.status != http.StatusFound {
+			t.Errorf("%s: %d %q, want %q", code, a.status, got, c.want)
+		}
+	}
+}

@@ -205,8 +205,8 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 		return v.refuse(http.StatusInternalServerError)
 	}
 	v.reply = redirectReply{status: int(link.Status), location: v.location}
-	if !v.uncached {
-		v.reply.fresh, v.reply.stale = redirectCacheTimes(link, v.nowUS)
+	if !v.uncached && link.CacheTTL() > 0 {
+		v.reply.fresh, v.reply.stale = redirectCacheTimes(link, v.lists.Until(v.key, link.Owner, link.Target(), v.nowUS), v.nowUS)
 	}
 	return true
 }
