@@ -15,7 +15,7 @@ const (
 	Clicks          = "hoplog.clicks"           // click blocks
 	Sink            = "hoplog.sink"             // the click sink's intents, kept for ever
 	EffectsDead     = "hoplog.effects.dead"     // effects that were given up, one partition
-	EffectsRetry    = "hoplog.effects.retry"    // given up ones that an operator wants tried again, one partition
+	EffectsRetry    = "hoplog.effects.retry"    // what is to be done beside events: given up ones that an operator wants tried again, links that lists concern; one partition
 )
 
 // TopicNames lists the topics in the order in which they are shown.

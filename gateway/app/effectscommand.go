@@ -112,7 +112,7 @@ func (r *deadReport) print(w io.Writer) error {
 	for _, l := range r.Letters {
 		link, version := "unreadable", uint64(0)
 		if l.Change != nil {
-			link, version = l.Change.Namespace+"/"+l.Change.Code, l.Change.Version
+			link, version = l.Change.String(), l.Change.Version
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%q\t%d\t%q\n", l.Offset, l.Time.Format(time.RFC3339), l.Handler, link, version, l.Reason)
 	}

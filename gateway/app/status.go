@@ -134,7 +134,7 @@ func (r statusReport) print(w io.Writer) error {
 		fmt.Fprintf(t, "sink %d\tat %d\t%d rows, %d repeats, %d missing\t%s\n", s.Partition, s.Next, s.Rows, s.Repeats, s.Gaps, s.Error)
 	}
 	for _, e := range r.Effects {
-		fmt.Fprintf(t, "effects %s\tbehind %v\t%d done, %d failed attempts, %d given up\t%s\n", e.Handler, e.Lag, e.Done, e.Failed, e.Dead, e.Error)
+		fmt.Fprintf(t, "effects %s\tbehind %v%s\t%d done, %d failed attempts, %d given up\t%s\n", e.Handler, e.Lag, e.beside(), e.Done, e.Failed, e.Dead, e.Error)
 	}
 	for _, p := range r.Propagation {
 		fmt.Fprintf(t, "changes to %s\t%s\n", p.Cache, p)

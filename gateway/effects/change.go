@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hoplog/hoplog/events"
 )
 
-// Change is what happened to one link, as a message carries it.
+// Change is what happened to one link, or what of the control log may concern many, as a message carries it.
 type Change struct {
 	Namespace string `json:"namespace"`
 	Code      string `json:"code"`
@@ -18,6 +19,22 @@ type Change struct {
 	Created   bool   `json:"created,omitempty"`
 	// Cached: an answer to a visit of the link may lie in a cache that is not ours, because it has, or ever had, a cache_ttl.
 	Cached bool `json:"cached,omitempty"`
+	// By says in words what of the control log concerns the link, which itself did not change; redirect nodes follow it already.
+	By string `json:"by,omitempty"`
+	// Lists: the change is one of the control log, and names no link.
+	Lists []Concern `json:"lists,omitempty"`
+}
+
+// String says what changed, for people.
+func (c *Change) String() string {
+	if len(c.Lists) == 0 {
+		return c.Namespace + "/" + c.Code
+	}
+	parts := make([]string, len(c.Lists))
+	for i, concern := range c.Lists {
+		parts[i] = concern.String()
+	}
+	return strings.Join(parts, ", ")
 }
 
 // changeOf returns what an envelope did to a link, nil if it did nothing. An envelope answers one command, and a command of
@@ -48,14 +65,14 @@ func (c *Change) encode() ([]byte, error) {
 	return value, nil
 }
 
-var errNoChange = errors.New("the message is not a change of a link")
+var errNoChange = errors.New("the message is not a change of a link or of lists")
 
 func decodeChange(payload []byte) (*Change, error) {
 	c := &Change{}
 	if err := json.Unmarshal(payload, c); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoChange, err)
 	}
-	if c.Namespace == "" || c.Code == "" || c.Version == 0 {
+	if len(c.Lists) == 0 && (c.Namespace == "" || c.Code == "" || c.Version == 0) {
 		return nil, errNoChange
 	}
 	return c, nil

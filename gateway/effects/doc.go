@@ -7,6 +7,12 @@
 // and holds, per link, the record that visitors are served by. A handler meets a record only after the fold has, and never
 // a void one.
 //
+// Lists, trust and switches change the answers of links that did not change. A Sweeper follows the control log in the same way,
+// looks for these links among those that may be cached, and tells the purge of each, through the topic of what is to be tried
+// again; they have connections of their own, so that changes of links do not wait for them. What only time ends, an allowed host
+// or trust, needs no purge: redirect nodes let no answer be kept beyond it. A denied network has no effect: a shared cache
+// answers whoever asks, so it has to be denied there too.
+//
 // Invariants:
 //   - Only accepted envelopes have effects.
 //   - At least once: an effect is done, or its message is in the topic of dead letters, before the group's position passes it.
@@ -18,8 +24,9 @@
 //   - A group that is new begins at the log's end: a first start purges nothing of the past. A group that nobody was a member
 //     of for longer than the brokers keep its positions (a week, as they come) is new again, and says so.
 //
-// A CDN is told to purge a link's URLs as visitors ask for them, without and with a slash at the end. What they put behind a
-// question mark is not known here: the CDN must leave queries out of its cache keys for these paths, or purge by prefix.
+// A CDN is told to purge a link's URLs as visitors ask for them, without and with a slash at the end, or the prefixes that these
+// begin with. What visitors put behind a question mark is not known here: a CDN that keeps answers by query too must be purged
+// by prefix, whatever the link's query policy.
 //
 // It must not import gateway/app, and knows no Kafka, no Redis and no HTTP but its own.
 package effects

@@ -1,11 +1,15 @@
 package effects
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
@@ -83,8 +87,17 @@ func (f *Fold) void(partition int32, offset int64) (bool, error) {
 // foldPoll is how often a reader that is ahead of the fold looks again.
 const foldPoll = 2 * time.Millisecond
 
-// passed waits until the fold is past an offset.
-func (f *Fold) passed(ctx context.Context, partition int32, offset int64) error {
+// errLost: both keys of a link are written by one commit.
+var errLost = errors.New("the record of a link is lost from the store of effects")
+
+// follower is a fold that follows a topic.
+type follower interface {
+	Positions() []int64 // the offset after the last that is folded, by partition
+	Err() error         // why it stopped
+}
+
+// passed waits until a fold is past an offset.
+func passed(ctx context.Context, f follower, partition int32, offset int64) error {
 	for {
 		if p := f.Positions(); int(partition) < len(p) && p[partition] > offset {
 			return nil
@@ -105,6 +118,41 @@ func linkKey(kind byte, bucket uint32, namespace, code string) []byte {
 	key := make([]byte, 0, 4+len(namespace)+len(code))
 	key = binary.BigEndian.AppendUint16(append(key, kind), uint16(bucket))
 	return append(append(append(key, namespace...), 0), code...)
+}
+
+// eachCached calls f for links whose answers may lie in caches, in the order of their keys, from a key of theirs on: for so many
+// at most. Key and link are lent for the call. It returns the key at which to go on, nil when there are no more.
+func (f *Fold) eachCached(from []byte, most int, each func(routeKey []byte, link *pb.Redirect)) (next []byte, err error) {
+	cached, err := f.store.DB().NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: []byte{keyCached + 1}})
+	if err != nil {
+		return nil, fmt.Errorf("reading the links: %w", err)
+	}
+	defer func() { err = errors.Join(err, cached.Close()) }()
+	records, err := f.store.DB().NewIter(&pebble.IterOptions{LowerBound: []byte{keyRecord}, UpperBound: []byte{keyRecord + 1}})
+	if err != nil {
+		return nil, fmt.Errorf("reading the links: %w", err)
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	link, key := &pb.Redirect{}, []byte{keyRecord}
+	for ok := cached.First(); ok; ok = cached.Next() {
+		if most--; most < 0 {
+			return slices.Clone(cached.Key()), nil
+		}
+		key = append(key[:1], cached.Key()[1:]...)
+		if !records.SeekGE(key) || !bytes.Equal(records.Key(), key) {
+			return nil, errors.Join(errLost, records.Error())
+		}
+		value, err := records.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("reading the links: %w", err)
+		}
+		link.Reset()
+		if err := link.UnmarshalVT(value); err != nil {
+			return nil, fmt.Errorf("decoding the stored record: %w", err)
+		}
+		each(key[3:], link)
+	}
+	return nil, errors.Join(cached.Error(), records.Error())
 }
 
 func voidKey(partition int32, offset int64) []byte {

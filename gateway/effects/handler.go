@@ -28,7 +28,14 @@ type Handler struct {
 	Do func(ctx context.Context, c *Change) error
 	// Bound is the time from a change's stamp within which the effect is promised; 0: nothing is.
 	Bound time.Duration
+
+	// topic is where changes are read, and follow makes messages of its records; none: those of the link events.
+	topic  string
+	follow unmarshal
 }
+
+// unmarshal makes a message of a record, nil if it asks for nothing; see pubsub.SubscriberConfig.
+type unmarshal func(ctx context.Context, partition int32, r *eventlog.Record) (*message.Message, error)
 
 // SharedTier is the handler that keeps a tier between processes current: put writes a link under its route key, and must not
 // let an older version overwrite a newer one.
@@ -47,9 +54,9 @@ func SharedTier(fold *Fold, bound time.Duration, put func(ctx context.Context, r
 
 // unmarshal makes a handler's messages of link events: it waits until the fold is past a record, and leaves out what is void
 // or unwanted.
-func (f *Fold) unmarshal(h *Handler) func(ctx context.Context, partition int32, r *eventlog.Record) (*message.Message, error) {
+func (f *Fold) unmarshal(h *Handler) unmarshal {
 	return func(ctx context.Context, partition int32, r *eventlog.Record) (*message.Message, error) {
-		if err := f.passed(ctx, partition, r.Offset); err != nil {
+		if err := passed(ctx, f, partition, r.Offset); err != nil {
 			return nil, fmt.Errorf("waiting for the fold: %w", err)
 		}
 		e, err := events.DecodeEnvelope(r.Value)
@@ -78,8 +85,8 @@ func (f *Fold) unmarshal(h *Handler) func(ctx context.Context, partition int32, 
 	}
 }
 
-// again makes a handler's messages of the letters that were put back for it.
-func again(h *Handler) func(ctx context.Context, partition int32, r *eventlog.Record) (*message.Message, error) {
+// again makes a handler's messages of the letters that were put back for it, and of the links that a Sweeper found for it.
+func again(h *Handler) unmarshal {
 	return func(_ context.Context, _ int32, r *eventlog.Record) (*message.Message, error) {
 		m := pubsub.FromRecord(r)
 		if m.Metadata.Get(metaHandler) != h.Name {

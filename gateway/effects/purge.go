@@ -34,7 +34,8 @@ type PurgeConfig struct {
 const (
 	purgeTimeout     = 10 * time.Second
 	purgeGather      = 50 * time.Millisecond
-	purgesAtOnce     = 4
+	purgesAtOnce     = 4 // for changes of links
+	sweepsAtOnce     = 2 // beside them, for links that lists concern: there may be a million
 	longestRetryWait = 5 * time.Minute
 	purgeAnswer      = 64 << 10 // bytes of an answer that are read, so that the connection can be used again
 	purgeExcerpt     = 200      // bytes of it that are logged
@@ -42,29 +43,27 @@ const (
 
 // Purger tells a CDN what to forget. Links that come at the same time share a request.
 type Purger struct {
-	cfg    PurgeConfig
-	form   *purgeTemplate
-	client *http.Client
-	slots  chan struct{} // requests under way
-	life   context.Context
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	cfg         PurgeConfig
+	form        *purgeTemplate
+	client      *http.Client
+	own, listed purgeLane
+	life        context.Context
+	stop        context.CancelFunc
+	work        sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
-	open     *purgeBatch
-	notUntil time.Time // the CDN has asked for a pause until then
-}
-
-// purgeBatch is links that share a request.
-type purgeBatch struct {
-	links []PurgeLink
-	timer *time.Timer
-	done  chan struct{}
-	errs  []error // by link, once done
+	mu       sync.Mutex // guards what follows, and what lanes say
+	notUntil time.Time  // the CDN has asked for a pause until then
 }
 
 // NewPurger checks the request's texts. Close ends it.
 func NewPurger(cfg PurgeConfig) (*Purger, error) {
+	switch cfg.Request.Each {
+	case EachBatch:
+	case EachURL, EachPrefix:
+		cfg.Request.Batch = 1
+	default:
+		return nil, fmt.Errorf("a purge request is made for each %q: want url or prefix, or nothing", cfg.Request.Each)
+	}
 	if cfg.Request.Batch < 1 {
 		return nil, errors.New("a purge request needs a batch of at least 1")
 	}
@@ -84,11 +83,12 @@ func NewPurger(cfg PurgeConfig) (*Purger, error) {
 	if cfg.Gather == 0 {
 		cfg.Gather = purgeGather
 	}
-	p := &Purger{cfg: cfg, form: form, slots: make(chan struct{}, purgesAtOnce)}
+	p := &Purger{cfg: cfg, form: form}
+	p.own.slots, p.listed.slots = make(chan struct{}, purgesAtOnce), make(chan struct{}, sweepsAtOnce)
 	p.life, p.stop = context.WithCancel(context.Background())
 	p.client = &http.Client{
 		Timeout:       cfg.Timeout,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: purgesAtOnce, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: purgesAtOnce + sweepsAtOnce, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return p, nil
@@ -109,10 +109,14 @@ func (p *Purger) Close() {
 
 // Purge returns when the CDN has confirmed that it purges the link's answers.
 func (p *Purger) Purge(ctx context.Context, c *Change) error {
-	if err := wait(ctx, p.cfg.Settle); err != nil {
-		return err
+	lane := &p.listed
+	if c.By == "" {
+		lane = &p.own
+		if err := wait(ctx, p.cfg.Settle); err != nil {
+			return err
+		}
 	}
-	b, i := p.join(PurgeLink{Namespace: c.Namespace, Code: c.Code, Version: c.Version, URL: p.url(c.Namespace, c.Code)})
+	b, i := p.join(lane, PurgeLink{Namespace: c.Namespace, Code: c.Code, Version: c.Version}.under(p.cfg.Scheme, c.Namespace, ""))
 	select {
 	case <-b.done:
 		return b.errs[i]
@@ -121,74 +125,35 @@ func (p *Purger) Purge(ctx context.Context, c *Change) error {
 	}
 }
 
-func (p *Purger) url(host, code string) string {
-	return p.cfg.Scheme + "://" + host + "/" + url.PathEscape(code)
+// under returns the link as it is asked for under a name of its domain, with this at the end.
+func (l PurgeLink) under(scheme, host, end string) PurgeLink {
+	l.Host, l.Path = host, "/"+url.PathEscape(l.Code)+end
+	l.Prefix = l.Host + l.Path
+	l.URL = scheme + "://" + l.Prefix
+	return l
 }
 
-// join adds a link to the open batch, and sends that when it is full.
-func (p *Purger) join(l PurgeLink) (b *purgeBatch, index int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b = p.open
-	if b == nil {
-		b = &purgeBatch{done: make(chan struct{})}
-		p.open = b
-		b.timer = time.AfterFunc(p.cfg.Gather, func() { p.flush(b) })
-	}
-	b.links = append(b.links, l)
-	if len(b.links) >= p.form.Batch {
-		b.timer.Stop()
-		p.send(b)
-	}
-	return b, len(b.links) - 1
-}
-
-func (p *Purger) flush(b *purgeBatch) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open == b {
-		p.send(b)
-	}
-}
-
-// send closes the open batch and sends it in the background; the caller holds mu.
-func (p *Purger) send(b *purgeBatch) {
-	p.open = nil
-	b.errs = make([]error, len(b.links))
-	p.work.Go(func() {
-		p.purge(b.links, b.errs)
-		close(b.done)
-	})
-}
-
-// errLinks says that an ErrPermanent may concern some of a request's links only.
-var errLinks = errors.New("the request is refused as it is")
-
-// purge sends one request for the links. If the CDN refuses them for good, each half is tried alone, so that one link that it
-// does not like costs the others nothing.
-func (p *Purger) purge(links []PurgeLink, errs []error) {
-	err := p.request(links)
-	if half := len(links) / 2; half > 0 && errors.Is(err, errLinks) {
-		p.purge(links[:half], errs[:half])
-		p.purge(links[half:], errs[half:])
-		return
-	}
-	for i := range errs {
-		errs[i] = err
-	}
-}
-
-func (p *Purger) request(links []PurgeLink) error {
+// requests sends what purges the links: one request, or one for each URL or prefix of the only link.
+func (p *Purger) requests(lane *purgeLane, links []PurgeLink) error {
 	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
+	case lane.slots <- struct{}{}:
+		defer func() { <-lane.slots }()
 	case <-p.life.Done():
 		return p.life.Err()
 	}
+	for _, data := range p.data(links) {
+		if err := p.request(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Purger) request(data PurgeData) error {
 	if err := p.awaitTurn(); err != nil {
 		return err
 	}
-	request, err := p.form.fill(links, p.urls(links))
+	request, err := p.form.fill(data)
 	if err != nil {
 		return fmt.Errorf("%w: %w: %w", ErrPermanent, errLinks, err)
 	}
@@ -253,21 +218,38 @@ func (p *Purger) awaitTurn() error {
 	}
 }
 
-// urls are those of the links under every name of their domain, each once: with and without the slash at the end that visitors
-// may add.
-func (p *Purger) urls(links []PurgeLink) []string {
-	var list []string
+// data is what requests for the links are filled from: all names of a domain, each once, and each with and without the slash
+// at the end that visitors may add. A prefix needs none.
+func (p *Purger) data(links []PurgeLink) (list []PurgeData) {
+	all := PurgeData{Links: links}
 	for _, l := range links {
 		hosts := []string{l.Namespace}
 		if p.cfg.Hosts != nil {
 			hosts = p.cfg.Hosts(l.Namespace)
 		}
 		for _, host := range hosts {
-			list = append(list, p.url(host, l.Code), p.url(host, l.Code)+"/")
+			plain, slash := l.under(p.cfg.Scheme, host, ""), l.under(p.cfg.Scheme, host, "/")
+			all.URLs, all.Prefixes = append(all.URLs, plain.URL, slash.URL), append(all.Prefixes, plain.Prefix)
+			switch p.form.Each {
+			case EachURL:
+				list = append(list, plain.alone(), slash.alone())
+			case EachPrefix:
+				list = append(list, plain.alone())
+			}
 		}
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	if p.form.Each != EachBatch {
+		return list
+	}
+	slices.Sort(all.URLs)
+	slices.Sort(all.Prefixes)
+	all.URLs, all.Prefixes = slices.Compact(all.URLs), slices.Compact(all.Prefixes)
+	return []PurgeData{all}
+}
+
+// alone is what a request for this URL or prefix of a link is filled from.
+func (l PurgeLink) alone() PurgeData {
+	return PurgeData{Links: []PurgeLink{l}, URLs: []string{l.URL}, Prefixes: []string{l.Prefix}}
 }
 
 // wait returns after a time, or when ctx is done, with its error.

@@ -88,12 +88,18 @@ func New(cfg Config) (*Role, error) {
 	return r, nil
 }
 
-// add subscribes a handler twice: to the link events, and to dead letters that are put back.
+// add subscribes a handler twice: to the events that it follows, and to what it is told to do beside them.
 func (r *Role) add(h Handler) error {
+	if h.topic == "" {
+		h.topic = eventlog.EventsLink
+	}
 	part := &handling{Handler: h, observe: r.cfg.Observe, logger: r.cfg.Logger}
 	r.parts = append(r.parts, part)
+	if part.follow == nil {
+		part.follow = r.cfg.Fold.unmarshal(&part.Handler)
+	}
 	for topic, cfg := range map[string]pubsub.SubscriberConfig{
-		eventlog.EventsLink:   {AtEnd: true, Unmarshal: r.cfg.Fold.unmarshal(&part.Handler)},
+		h.topic:               {AtEnd: true, Unmarshal: part.follow},
 		eventlog.EffectsRetry: {Unmarshal: again(&part.Handler)},
 	} {
 		cfg.Group, cfg.Window = groupOf(h.Name), window
@@ -131,8 +137,8 @@ func (p patient) Subscribe(ctx context.Context, topic string) (<-chan *message.M
 // groupOf names a handler's subscriber.
 func groupOf(handler string) string { return "hoplog.effects." + handler }
 
-// Group returns the consumer group in which a handler reads the link events.
-func Group(handler string) string { return pubsub.GroupOf(groupOf(handler), eventlog.EventsLink) }
+// Group returns the consumer group in which a handler reads a topic.
+func Group(handler, topic string) string { return pubsub.GroupOf(groupOf(handler), topic) }
 
 func (r *Role) retries() message.HandlerMiddleware {
 	return middleware.Retry{MaxRetries: endless, InitialInterval: firstPause, MaxInterval: longestPause, Multiplier: growth, RandomizationFactor: jitter,
@@ -230,6 +236,7 @@ func (p *handling) givenUp() {
 // HandlerStatus is how a handler of this process is.
 type HandlerStatus struct {
 	Handler string
+	Topic   string    // whose events it follows
 	Done    uint64    // effects since the start
 	Failed  uint64    // attempts since the start that did not succeed
 	Dead    uint64    // dead letters since the start
@@ -241,7 +248,7 @@ type HandlerStatus struct {
 // Status returns how the handlers are.
 func (r *Role) Status() (list []HandlerStatus) {
 	for _, p := range r.parts {
-		s := HandlerStatus{Handler: p.Name, Done: p.done.Load(), Failed: p.failed.Load(), Dead: p.dead.Load()}
+		s := HandlerStatus{Handler: p.Name, Topic: p.topic, Done: p.done.Load(), Failed: p.failed.Load(), Dead: p.dead.Load()}
 		p.mu.Lock()
 		s.Failing, s.Last = p.failing, p.last
 		p.mu.Unlock()

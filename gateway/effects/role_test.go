@@ -117,7 +117,7 @@ func (r *rig) settled() {
 	ends, err := r.broker.Ends(soon(r.t), eventlog.EventsLink)
 	r.must(err)
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if at, err := r.broker.GroupPositions(soon(r.t), effects.Group("test"), eventlog.EventsLink); err == nil && slices.Equal(at, ends) {
+		if at, err := r.broker.GroupPositions(soon(r.t), effects.Group("test", eventlog.EventsLink), eventlog.EventsLink); err == nil && slices.Equal(at, ends) {
 			return
 		}
 	}
@@ -156,7 +156,7 @@ func (r *rig) start(giveUp time.Duration) *running {
 	r.t.Cleanup(stop)
 	// A new group begins where the topic ends when it joins.
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if at, err := r.broker.GroupPositions(soon(r.t), effects.Group("test"), eventlog.EventsLink); err == nil && !slices.Contains(at, -1) {
+		if at, err := r.broker.GroupPositions(soon(r.t), effects.Group("test", eventlog.EventsLink), eventlog.EventsLink); err == nil && !slices.Contains(at, -1) {
 			return &running{role, fold, stop}
 		}
 	}

@@ -20,15 +20,31 @@ type PurgeRequest struct {
 	Body    string   // "": none
 	// Token is a secret that the texts may name as .Token. It is never shown, in no error either.
 	Token string
-	// Batch is how many links one request may purge. With 1, texts may name .Namespace, .Code, .Version and .URL.
+	// Batch is how many links one request may purge. With 1, texts may name the fields of PurgeLink.
 	Batch int
+	// Each: a CDN that takes one URL, or one prefix, at a time gets a request for each of a link's. Batch does not count then.
+	Each PurgeEach
 }
 
-// PurgeLink is one link to purge.
+// PurgeEach is what a request of its own is made for.
+type PurgeEach string
+
+// What requests are made for.
+const (
+	EachBatch  PurgeEach = ""
+	EachURL    PurgeEach = "url"
+	EachPrefix PurgeEach = "prefix"
+)
+
+// PurgeLink is one link to purge. URL, Prefix, Host and Path are those under the name of its namespace, without a slash at the
+// end; in a request for each URL or prefix, those of that one.
 type PurgeLink struct {
 	Namespace, Code string
 	Version         uint64
-	URL             string // of the namespace, without a slash at the end
+	URL             string // https://s.example/abc
+	Prefix          string // s.example/abc
+	Host            string // s.example
+	Path            string // /abc
 }
 
 // PurgeData is what the texts of a request are filled from. PurgeLink is that of the only link when requests carry one, else
@@ -37,7 +53,10 @@ type PurgeData struct {
 	*PurgeLink
 	Links []PurgeLink
 	URLs  []string // of all links, each under every name of its domain, without and with a slash at the end
-	Token string
+	// Prefixes are the URLs without scheme and slash at the end: what begins so is the link with whatever query, or another link
+	// whose code begins with this one's, which costs a miss.
+	Prefixes []string
+	Token    string
 }
 
 // purgeTemplate is a PurgeRequest, parsed.
@@ -75,8 +94,8 @@ func (r PurgeRequest) parse() (*purgeTemplate, error) {
 	if all != nil {
 		return nil, fmt.Errorf("reading the purge request: %w", all)
 	}
-	sample := PurgeLink{Namespace: "s.example", Code: "abc", Version: 1, URL: "https://s.example/abc"}
-	request, err := t.fill([]PurgeLink{sample}, []string{sample.URL})
+	sample := PurgeLink{Namespace: "s.example", Code: "abc", Version: 1, URL: "https://s.example/abc", Prefix: "s.example/abc", Host: "s.example", Path: "/abc"}
+	request, err := t.fill(PurgeData{Links: []PurgeLink{sample}, URLs: []string{sample.URL}, Prefixes: []string{sample.Prefix}})
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +105,11 @@ func (r PurgeRequest) parse() (*purgeTemplate, error) {
 	return t, nil
 }
 
-// fill makes the request that purges these links.
-func (t *purgeTemplate) fill(links []PurgeLink, urls []string) (*http.Request, error) {
-	data := PurgeData{Links: links, URLs: urls, Token: t.Token}
+// fill makes the request that purges links; the token and the only link's fields are filled in here.
+func (t *purgeTemplate) fill(data PurgeData) (*http.Request, error) {
+	data.Token = t.Token
 	if t.Batch == 1 {
-		data.PurgeLink = &links[0]
+		data.PurgeLink = &data.Links[0]
 	}
 	var failed error
 	text := func(of *template.Template) string {
@@ -124,7 +143,7 @@ func (t *purgeTemplate) fill(links []PurgeLink, urls []string) (*http.Request, e
 
 func (t *purgeTemplate) explain(part string, err error) error {
 	if t.Batch != 1 && strings.Contains(err.Error(), "PurgeLink") {
-		return fmt.Errorf("the purge %s names a field of one link, but a request may carry %d: use .URLs or .Links, or a batch of 1", part, t.Batch)
+		return fmt.Errorf("the purge %s names a field of one link, but a request may carry %d: use .URLs, .Prefixes or .Links, a batch of 1, or a request for each URL or prefix", part, t.Batch)
 	}
 	return t.hide(fmt.Errorf("filling in the purge %s: %w", part, err))
 }

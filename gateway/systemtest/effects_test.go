@@ -21,6 +21,7 @@ type cdn struct {
 	status int
 	purged map[string][]time.Time // URL → when a purge was confirmed
 	asked  map[string]int         // URL → purges, confirmed or not
+	look   func(url string)       // hears of each URL before its purge is answered; nil: nobody
 }
 
 func newCDN(t *testing.T) *cdn {
@@ -36,6 +37,14 @@ func (c *cdn) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+cdnToken || json.NewDecoder(r.Body).Decode(&request) != nil {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
+	}
+	c.mu.Lock()
+	look := c.look
+	c.mu.Unlock()
+	for _, url := range request.Files {
+		if look != nil {
+			look(url)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,11 +126,14 @@ func TestPurge(t *testing.T) {
 	}
 	var status struct {
 		DeadLetters int `json:"dead_letters"`
-		Effects     []struct{ Done, Dead int }
-		Attention   []struct{ Part, Do string }
+		Effects     []struct {
+			Handler    string
+			Done, Dead int
+		}
+		Attention []struct{ Part, Do string }
 	}
 	p.eventually("status knows of it", func() bool { p.cliJSON(&status, "status"); return status.DeadLetters == 1 })
-	if len(status.Effects) != 1 || status.Effects[0].Done != 1 || status.Effects[0].Dead != 1 ||
+	if len(status.Effects) != 2 || status.Effects[0].Handler != "purge" || status.Effects[1].Handler != "lists" || status.Effects[0].Done != 1 || status.Effects[0].Dead != 1 ||
 		!slices.ContainsFunc(status.Attention, func(a struct{ Part, Do string }) bool {
 			return a.Part == "dead letters" && strings.Contains(a.Do, "--requeue")
 		}) {
