@@ -22,6 +22,8 @@ const (
 	setClients      = "clients"
 	setDir          = "dir"
 	setEvents       = "events"
+	setFill         = "fill"
+	setGrowthFrom   = "growth-from"
 	setHotLinks     = "hot-links"
 	setLinks        = "links"
 	setOut          = "out"
@@ -31,6 +33,7 @@ const (
 	setRounds       = "rounds"
 	setSeconds      = "seconds"
 	setSession      = "session-timeout"
+	setVisited      = "visited"
 )
 
 const brokersUsage = "addresses of a Kafka on this machine to work on, comma separated, instead of the embedded broker (the topics stay there)"
@@ -49,7 +52,7 @@ func newBench() *cobra.Command {
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay(), newBenchMemory(), newBenchTakeover(), newBenchStart(), newBenchBan())
+	c.AddCommand(newBenchCreate(), newBenchRedirect(), newBenchReplay(), newBenchMemory(), newBenchTakeover(), newBenchStart(), newBenchBan(), newBenchTable())
 	return c
 }
 
@@ -86,37 +89,6 @@ func newBenchCreate() *cobra.Command {
 		f.Float64(setRate, 500, "creates per second in the phase with a fixed rate")
 		f.Int(setBatch, 200, "links in a batch, 1000 at most")
 		f.Int(setBatchClients, 16, "connections that create batches")
-	})
-}
-
-func newBenchRedirect() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "redirect",
-		Short: "Measure a redirect node, beside nginx if it is installed",
-		Long: "Each round loads the node as far as it goes, and then with half of that at a fixed rate; nginx the same way, alone and with the same\n" +
-			"clicks going to the log and the sink beside it; and the servers that --" + setBeside + " names as far as they go.",
-		Args: exactArgs(0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return runBench(c, []string{setLinks, setSeconds, setRounds, setClients}, func(ctx context.Context, s settings, setup bench.Setup) (bench.Result, error) {
-				cfg := bench.RedirectConfig{Setup: setup, Links: s.GetInt(setLinks), HotMiB: s.GetInt(setHotLinks), Connections: s.GetInt(setClients), During: s.seconds(), Rounds: s.GetInt(setRounds)}
-				for _, text := range s.GetStringSlice(setBeside) {
-					peer, err := bench.ParsePeer(text)
-					if err != nil {
-						return nil, usageError{err}
-					}
-					cfg.Beside = append(cfg.Beside, peer)
-				}
-				return bench.Redirect(ctx, cfg)
-			})
-		},
-	}
-	return withFlags(c, benchFlags, runningFlags, jsonFlag, func(f *pflag.FlagSet) {
-		f.Int(setLinks, 100_000, "links that are visited, by Zipf's law")
-		f.Int(setHotLinks, 0, "MiB of links that the node keeps in memory; 0: what it does by itself")
-		f.StringArray(setBeside, nil, "another server to load, as NAME=HOST:PORT,PID,FILE; the file names the path of one of its links in each line")
-		f.Int(setSeconds, 5, "length of a round")
-		f.Int(setRounds, 3, "rounds; the figures are their medians")
-		f.Int(setClients, 64, "connections")
 	})
 }
 
@@ -203,6 +175,7 @@ func runBench(c *cobra.Command, numbers []string, run func(context.Context, sett
 	bar := benchBar{progress: newProgress(c.ErrOrStderr())}
 	setup.Progress = bar.tell
 	report := bench.NewReport(c.Name(), &setup, time.Now(), shown)
+	report.Command = benchCommand(c)
 	result, err := run(c.Context(), s, setup)
 	bar.progress.end()
 	if err != nil && !errors.Is(err, bench.ErrWrong) {
@@ -212,6 +185,23 @@ func runBench(c *cobra.Command, numbers []string, run func(context.Context, sett
 		report.Wrong = err.Error()
 	}
 	return errors.Join(err, showBench(c, s, report))
+}
+
+// benchCommand is a scenario's command line without what is this machine's only.
+func benchCommand(c *cobra.Command) string {
+	line := c.CommandPath()
+	c.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case setDir, setOut, setKey, setServer, setRedirect, setAdmin, setBrokers, setProfile, "json", "config":
+		case setBeside:
+			line += " --" + f.Name + " …"
+		default:
+			if line += " --" + f.Name; f.Value.Type() != "bool" || f.Value.String() != "true" {
+				line += "=" + f.Value.String()
+			}
+		}
+	})
+	return line
 }
 
 // maxBenchBatch is the API's bound.

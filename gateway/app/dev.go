@@ -12,6 +12,7 @@ import (
 func devFlags(f *pflag.FlagSet) {
 	f.Int("partitions", 2, "partitions of the topics, when they are made")
 	f.String("chdb", "", "path of libchdb.so, if it is not beside the binary")
+	f.String("roles", "", "what this process does beside the embedded broker and ClickHouse, by default everything: "+strings.Join(allRoles, ","))
 }
 
 func serveFlags(f *pflag.FlagSet) {
@@ -29,7 +30,10 @@ func newDev() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roles := slices.DeleteFunc(slices.Clone(allRoles), func(role string) bool { return role == roleEffects && !s.hasEffects() })
+			roles, err := s.devRoles()
+			if err != nil {
+				return err
+			}
 			n, err := newNode(c, s, roles, true)
 			if err != nil {
 				return err
@@ -50,7 +54,7 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roles, err := rolesOf(strings.Join(s.GetStringSlice("roles"), ","))
+			roles, err := rolesOf(s.rolesGiven())
 			if err != nil {
 				return err
 			}
@@ -63,6 +67,16 @@ func newServe() *cobra.Command {
 	}
 	return withFlags(c, processFlags, serveFlags, adminFlags, logFlags, kafkaFlags, clickhouseFlags, redisFlags)
 }
+
+// devRoles are those of --roles, else all for which there is something to do.
+func (s settings) devRoles() ([]string, error) {
+	if given := s.rolesGiven(); given != "" {
+		return rolesOf(given)
+	}
+	return slices.DeleteFunc(slices.Clone(allRoles), func(role string) bool { return role == roleEffects && !s.hasEffects() }), nil
+}
+
+func (s settings) rolesGiven() string { return strings.Join(s.GetStringSlice("roles"), ",") }
 
 func rolesOf(list string) (roles []string, err error) {
 	for _, role := range strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",[] ", r) }) {

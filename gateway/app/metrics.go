@@ -34,6 +34,9 @@ var (
 	metricPooled      = prometheus.NewDesc("hoplog_mint_pooled", "Candidates waiting in pools.", []string{"partition"}, nil)
 
 	metricCache  = prometheus.NewDesc("hoplog_redirect_cache_lookups_total", "Look-ups of the map in memory.", []string{"result"}, nil)
+	metricHot    = prometheus.NewDesc("hoplog_redirect_memory_links", "Links that the redirect node has in memory.", nil, nil)
+	metricMemory = prometheus.NewDesc("hoplog_redirect_memory_bytes", "Bytes of the redirect node's links in memory, and of the filter over all codes.", []string{"part"}, nil)
+	metricFilter = prometheus.NewDesc("hoplog_redirect_filter_known", "Share of all codes that the filter knows; for the rest the store is asked.", nil, nil)
 	metricClick  = prometheus.NewDesc("hoplog_clicks_total", "Clicks of this node.", []string{"state"}, nil)
 	metricSpool  = prometheus.NewDesc("hoplog_click_spool_bytes", "Bytes of the click spool: of blocks that the log does not have yet, and in all.", []string{"part"}, nil)
 	metricOnDisk = prometheus.NewDesc("hoplog_click_spool_durable", "1 when clicks wait in a file, 0 when they wait in memory.", nil, nil)
@@ -85,6 +88,10 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		count(metricCache, s.Unknown, "unknown")
 		count(metricCache, s.Misses, "miss")
 		count(metricCache, s.Busy, "busy")
+		gauge(metricHot, float64(s.Entries))
+		gauge(metricMemory, float64(s.Bytes), "links")
+		gauge(metricMemory, float64(s.FilterBytes), "filter")
+		gauge(metricFilter, float64(s.FilterStripes)/float64(s.AllStripes))
 		count(metricShared, s.SharedNewer, "newer")
 		count(metricShared, s.SharedOlder, "older")
 	}

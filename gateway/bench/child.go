@@ -24,19 +24,27 @@ const (
 	startWithin = 60 * time.Second
 	stopWithin  = 12 * time.Second
 	readyPoll   = 20 * time.Millisecond
-	logTail     = 2000
+	movedPoll   = 500 * time.Millisecond
+	// answerWithin bounds one question to an admin address.
+	answerWithin = 5 * time.Second
+	logTail      = 2000
 )
 
 // start runs hoplog and waits until it is ready. The environment's settings do not reach it: what is measured shall not
 // depend on them.
 func (s *Setup) start(ctx context.Context, admin string, env []string, log string, args ...string) (*process, error) {
+	return s.startLong(ctx, admin, env, log, nil, args...)
+}
+
+// startLong is start of a process that may take long, and is waited for as long as what moved returns grows.
+func (s *Setup) startLong(ctx context.Context, admin string, env []string, log string, moved func(context.Context) int64, args ...string) (*process, error) {
 	cmd := exec.Command(s.Binary, args...)
 	cmd.Env = append(withoutSettings(os.Environ()), env...)
 	p, err := launch(cmd, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.await(ctx, admin); err != nil {
+	if err := p.await(ctx, admin, moved); err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	return p, nil
@@ -72,13 +80,21 @@ func launch(cmd *exec.Cmd, log string) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// await returns when the process says that it is ready.
-func (p *process) await(ctx context.Context, admin string) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
-	defer cancel()
-	for {
+// await returns when the process says that it is ready. Moved, if not nil, is asked now and then how far it is.
+func (p *process) await(ctx context.Context, admin string, moved func(context.Context) int64) error {
+	var most int64
+	for since, asked := time.Now(), time.Now(); ; {
 		if isReady(ctx, admin) {
 			return nil
+		}
+		if moved != nil && time.Since(asked) >= movedPoll {
+			if now := moved(ctx); now > most {
+				most, since = now, time.Now()
+			}
+			asked = time.Now()
+		}
+		if time.Since(since) > startWithin {
+			return fmt.Errorf("%w: not ready after %v; the end of its output: %s", ErrNoStart, startWithin, p.lastWords())
 		}
 		select {
 		case <-p.ended:
@@ -91,6 +107,8 @@ func (p *process) await(ctx context.Context, admin string) error {
 }
 
 func isReady(ctx context.Context, admin string) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/readyz", nil)
 	if err != nil {
 		return false

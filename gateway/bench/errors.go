@@ -10,6 +10,10 @@ var (
 	ErrWrong = errors.New("the load was not answered right")
 	// ErrNoStart: a process to measure did not start.
 	ErrNoStart = errors.New("the process to measure did not start")
+	// ErrFillOwn: only the log of a process of the scenario's own, with the embedded broker, can be filled.
+	ErrFillOwn = errors.New("only the log of a process that the scenario starts can be filled")
+	// ErrResult: a file is not the result of a scenario, or of a newer hoplog.
+	ErrResult = errors.New("not a result of a scenario")
 	// ErrPlatform: the load generator needs Linux.
 	ErrPlatform = errors.New("the load generator needs Linux")
 )

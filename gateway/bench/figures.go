@@ -36,11 +36,11 @@ const zipfExponent = 1.07
 
 // zipfDraws draws n ranks below count by Zipf's law: rank k comes with a probability proportional to (k+1)^-zipfExponent.
 // The same seed draws the same.
-func zipfDraws(seed uint64, count, n int) []int {
+func zipfDraws(seed uint64, count, n int) []int32 {
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(seed, 0)), zipfExponent, 1, uint64(count-1))
-	draws := make([]int, n)
+	draws := make([]int32, n)
 	for i := range draws {
-		draws[i] = int(zipf.Uint64())
+		draws[i] = int32(zipf.Uint64())
 	}
 	return draws
 }

@@ -55,16 +55,23 @@ func (r *RedirectResult) floors() []Floor { return r.Floors }
 
 func (r *RedirectResult) print(w io.Writer) error {
 	t := table(w)
-	fmt.Fprintln(t, "\trequests/s\tCPU/request\tp50\tp99\tp99 by round")
+	fmt.Fprintln(t, "\trequests/s\tCPU/request\tp50\tp99\tfrom memory\tp99 by round")
 	all := []*RedirectServer{&r.Hoplog}
 	if r.Nginx != nil {
 		all = []*RedirectServer{r.Nginx, r.NginxBusy, &r.Hoplog}
+	}
+	if r.Few != nil {
+		all = append(all, r.Few, r.Small)
 	}
 	for i := range r.Beside {
 		all = append(all, &r.Beside[i])
 	}
 	for _, s := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, thousands(s.PerSecond), cost(s.CPU), short(s.P50MS), short(s.P99MS), latest(s.Rounds))
+		hits := "-"
+		if s.Hits > 0 {
+			hits = fmt.Sprintf("%.1f %%", 100*s.Hits)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, thousands(s.PerSecond), cost(s.CPU), short(s.P50MS), short(s.P99MS), hits, latest(s.Rounds))
 	}
 	fmt.Fprintf(t, "\nat half of hoplog's load\trequests/s\tCPU/request\tp50\tp99\tp99 by round\n")
 	for _, s := range all {
@@ -86,10 +93,20 @@ func (r *RedirectResult) print(w io.Writer) error {
 		fmt.Fprintln(w, r.Without)
 	}
 	fmt.Fprintf(w, "medians; CPU is user and system time of the redirect node (of nginx's worker); the load, the log and the click sink are other processes on the same cores.\n")
-	fmt.Fprintf(w, "%s links (made at %s/s), visited by Zipf's law with s = %.2f; %d of them checked first.", thousands(float64(r.Links)), thousands(r.CreatedPerS), zipfExponent, r.Checked)
+	if r.Few != nil {
+		fmt.Fprintf(w, "growth of CPU per redirect from %s links to %s, as many of them visited: %.2f\n", thousands(float64(r.SmallLinks)), thousands(float64(r.Links)), r.Ratios.Growth)
+	}
+	how := "created through the API"
+	if r.MadeBy == madeByFill {
+		how = "written straight to the log"
+	}
+	fmt.Fprintf(w, "%s links (%s at %s/s), %s of them visited by Zipf's law with s = %.2f; %d checked first.", thousands(float64(r.Links)), how, thousands(r.CreatedPerS),
+		thousands(float64(r.Visited)), zipfExponent, r.Checked)
 	if r.ReadySeconds > 0 {
-		fmt.Fprintf(w, " The node was ready in %.1f s on an empty disk, in %.1f s when started again; it takes %.0f bytes of disk a link and has %.0f MiB.",
-			r.ReadySeconds, r.AgainSeconds, r.DiskBytes, r.MemoryMiB)
+		fmt.Fprintf(w, "\nThe node was ready in %.1f s on an empty disk (%s events/s), in %.1f s when started again; it takes %.0f bytes of disk a link.\n"+
+			"In memory: %.0f MiB of its own without links, %.0f MiB started again, %.1f bytes of heap a link (%.1f of them the filter over all codes), %.0f MiB in all after the load.",
+			r.ReadySeconds, thousands(per(float64(r.Events), r.ReadySeconds)), r.AgainSeconds, r.DiskBytes,
+			r.Empty.OwnMiB, r.Again.OwnMiB, r.HeapBytes, r.FilterBytes, r.MemoryMiB)
 	}
 	fmt.Fprint(w, "\n\n")
 	if n := len(r.Hoplog.Rounds); n > 0 {

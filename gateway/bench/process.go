@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -31,7 +29,7 @@ func cpuOfPID(pid int) cpuMeter {
 
 func parseStat(stat string) (time.Duration, error) {
 	// The name of the program is in parentheses and may hold anything.
-	_, rest, _ := cutLast(stat, ")")
+	_, rest := cutLast(stat, ")")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("reading processor time: %.80q", stat)
@@ -44,32 +42,25 @@ func parseStat(stat string) (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, nil
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
+func cutLast(s, sep string) (before, after string) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
+		return s[:i], s[i+len(sep):]
 	}
-	return s, "", false
+	return s, ""
 }
 
 // cpuOfAdmin asks a process for its own processor time, at its admin address.
 func cpuOfAdmin(admin string) cpuMeter {
 	return func(ctx context.Context) (time.Duration, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
+		figures, err := metricsOf(ctx, admin)
 		if err != nil {
-			return 0, fmt.Errorf("asking for processor time: %w", err)
+			return 0, err
 		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return 0, fmt.Errorf("asking for processor time: %w", err)
+		seconds, found := figures["process_cpu_seconds_total"]
+		if !found {
+			return 0, fmt.Errorf("asking for processor time: the metrics of %s do not say", admin)
 		}
-		defer resp.Body.Close()
-		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-			value, found := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total ")
-			if seconds, err := strconv.ParseFloat(value, 64); found && err == nil {
-				return time.Duration(seconds * float64(time.Second)), nil
-			}
-		}
-		return 0, fmt.Errorf("asking for processor time: the metrics of %s do not say", admin)
+		return time.Duration(seconds * float64(time.Second)), nil
 	}
 }
 

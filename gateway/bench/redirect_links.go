@@ -18,15 +18,9 @@ const (
 	makingAtOnce = 4
 )
 
-// linkSet is what was made of many links, as little as visiting them needs.
-type linkSet struct {
-	domain string
-	codes  []string
-}
-
-// makeLinks creates the links that will be visited.
+// makeLinks creates the links that will be visited through the API.
 func (cfg *RedirectConfig) makeLinks(ctx context.Context, t *target, result *RedirectResult) (*linkSet, error) {
-	links := &linkSet{codes: make([]string, cfg.Links)}
+	domain, codes := "", make([]string, cfg.Links)
 	began := time.Now()
 	made := make(chan int)
 	group, ctx := errgroup.WithContext(ctx)
@@ -50,10 +44,10 @@ func (cfg *RedirectConfig) makeLinks(ctx context.Context, t *target, result *Red
 				return err
 			}
 			for i, link := range batch {
-				links.codes[from+i] = strings.Clone(link.Code) // not the whole answer
+				codes[from+i] = strings.Clone(link.Code) // not the whole answer
 			}
 			if from == 0 {
-				links.domain = batch[0].Domain
+				domain = batch[0].Domain
 			}
 			select {
 			case made <- len(batch):
@@ -65,8 +59,8 @@ func (cfg *RedirectConfig) makeLinks(ctx context.Context, t *target, result *Red
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("making links: %w", err)
 	}
-	result.CreatedPerS = per(float64(cfg.Links), time.Since(began).Seconds())
-	return links, nil
+	result.MadeBy, result.Events, result.CreatedPerS = madeByAPI, cfg.Links, per(float64(cfg.Links), time.Since(began).Seconds())
+	return createdLinks(domain, codes), nil
 }
 
 func makeBatch(ctx context.Context, api *client.API, from int, links []client.Link, o client.Options) error {
@@ -96,23 +90,29 @@ const (
 
 // visitSource asks for links in a fixed order of draws, by Zipf's law.
 type visitSource struct {
-	paths []string // without the slash
-	drawn []int
+	path  func(dst []byte, i int) []byte // appends that of link i, without the slash
+	drawn []int32
 	next  int
 	rest  []byte // of a request, behind its path
 	right func(status int) bool
 }
 
-func newVisitSource(host string, paths []string) *visitSource {
-	return &visitSource{paths: paths, drawn: zipfDraws(1, len(paths), min(max(len(paths), fewestDraws), mostDraws)),
+func newVisitSource(host string, count int, path func(dst []byte, i int) []byte) *visitSource {
+	return &visitSource{path: path, drawn: zipfDraws(1, count, min(max(count, fewestDraws), mostDraws)),
 		rest: fmt.Appendf(nil, " HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n\r\n", host, nodeAgent), right: func(status int) bool { return status == http.StatusFound }}
+}
+
+// visits asks for so many of the links, which are scattered over all of them.
+func (s *linkSet) visits(visited int) *visitSource {
+	place := scatter(s.count)
+	return newVisitSource(s.domain, visited, func(dst []byte, i int) []byte { return s.code(dst, place(i)) })
 }
 
 func (s *visitSource) request(dst []byte, _ int) []byte {
 	if s.next++; s.next == len(s.drawn) {
 		s.next = 0
 	}
-	dst = append(append(dst, "GET /"...), s.paths[s.drawn[s.next]]...)
+	dst = s.path(append(dst, "GET /"...), int(s.drawn[s.next]))
 	return append(dst, s.rest...)
 }
 
@@ -162,7 +162,7 @@ func ParsePeer(text string) (p Peer, err error) {
 
 // source visits a peer's links, which may be answered with any redirect.
 func (p *Peer) source() *visitSource {
-	s := newVisitSource(p.Addr, p.Paths)
+	s := newVisitSource(p.Addr, len(p.Paths), func(dst []byte, i int) []byte { return append(dst, p.Paths[i]...) })
 	s.right = func(status int) bool { return status >= 300 && status < 400 }
 	return s
 }

@@ -180,7 +180,7 @@ func lookUp(store *redirects.Store, chains []*chain, want int) (looked int, err 
 			if err != nil {
 				return looked, err
 			}
-			if target := c.target(i); link == nil || link.GetTarget() != target || link.GetVersion() != c.links[i].version {
+			if target := c.target(i); link == nil || link.GetTarget() != target || link.GetVersion() != uint64(c.links[i].version) {
 				return looked, fmt.Errorf("%w: link %s: %v, not %s at version %d", ErrWrong, code, link, target, c.links[i].version)
 			}
 			looked++

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -16,6 +20,8 @@ type Report struct {
 	Time     time.Time      `json:"time"`
 	Machine  Machine        `json:"machine"`
 	Settings map[string]any `json:"settings"`
+	// Command is the command line as somebody else would type it: without names of files and addresses of this machine.
+	Command string `json:"command,omitempty"`
 	// Wrong says what was not done right; then the figures are of a load with wrong answers in it.
 	Wrong  string `json:"wrong,omitempty"`
 	Result Result `json:"result"`
@@ -29,7 +35,7 @@ type Result interface {
 
 // NewReport describes the machine: before the run, for the load average.
 func NewReport(scenario string, s *Setup, now time.Time, settings map[string]any) *Report {
-	return &Report{Scenario: scenario, Time: now.UTC(), Machine: describe(s.Version, s.dataDir()), Settings: settings}
+	return &Report{Scenario: scenario, Time: now.UTC().Truncate(time.Second), Machine: describe(s.Version, s.dataDir()), Settings: settings}
 }
 
 // Print writes the report for people.
@@ -70,6 +76,7 @@ func (r *Report) Save(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding the report: %w", err)
 	}
+	text = roundNumbers(text)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("saving the report: %w", err)
 	}
@@ -78,4 +85,20 @@ func (r *Report) Save(dir string) (string, error) {
 		return "", fmt.Errorf("saving the report: %w", err)
 	}
 	return path, nil
+}
+
+// longNumber is a number in indented JSON that has more than three decimals, with what comes before it on its line. Between the
+// two of a name and its value there are no further quotes.
+var longNumber = regexp.MustCompile(`(?m)^(\s*(?:"[^"\\]*": )?)(-?\d+\.\d{4,})(,?)$`)
+
+// roundNumbers leaves three decimals of each number: more were never measured, and only make files differ.
+func roundNumbers(text []byte) []byte {
+	return longNumber.ReplaceAllFunc(text, func(line []byte) []byte {
+		m := longNumber.FindSubmatch(line)
+		number, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			return line
+		}
+		return slices.Concat(m[1], strconv.AppendFloat(nil, math.Round(number*1000)/1000, 'f', -1, 64), m[3])
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hoplog/hoplog/gateway/client"
@@ -58,10 +59,13 @@ type target struct {
 	key                         string
 	client                      *client.API
 	cpu                         cpuMeter
-	own                         *process                                // nil: it was running before
-	begin                       func(context.Context) (*process, error) // starts own, again and again
+	own                         *process // nil: it was running before
+	begin                       starter  // of own, again and again
 	dir                         string
 }
+
+// starter starts a process with further arguments.
+type starter func(ctx context.Context, further ...string) (*process, error)
 
 // open starts a process, or takes what is running.
 func (s *Setup) open(ctx context.Context) (*target, error) {
@@ -146,8 +150,8 @@ func (s *Setup) startOwn(ctx context.Context) (*target, error) {
 	s.Progress.tell("starting hoplog "+command[0], 0, 0)
 	command = append(command, "--data", filepath.Join(dir, "data"), "--api", t.api, "--redirect", t.redirect, "--admin", t.admin, "--kafka", t.kafka)
 	command = append(command, s.Arguments...)
-	t.begin = func(ctx context.Context) (*process, error) {
-		return s.start(ctx, t.admin, []string{"HOPLOG_ADMIN_KEY=" + t.key}, filepath.Join(dir, "hoplog.log"), command...)
+	t.begin = func(ctx context.Context, further ...string) (*process, error) {
+		return s.start(ctx, t.admin, []string{"HOPLOG_ADMIN_KEY=" + t.key}, filepath.Join(dir, "hoplog.log"), slices.Concat(command, further)...)
 	}
 	if t.own, err = t.begin(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))

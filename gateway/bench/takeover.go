@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"path/filepath"
 	"time"
 
@@ -224,23 +222,6 @@ func writersOf(ctx context.Context, admin string) ([]writer, error) {
 		Writers []writer `json:"writers"`
 	}
 	return status.Writers, statusOf(ctx, admin, &status)
-}
-
-// statusOf reads what a process says of itself.
-func statusOf(ctx context.Context, admin string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/status", nil)
-	if err != nil {
-		return fmt.Errorf("asking for the status: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("asking for the status: %w", err)
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return fmt.Errorf("asking for the status: %w", err)
-	}
-	return nil
 }
 
 func (r *TakeoverResult) floors() []Floor { return r.Floors }

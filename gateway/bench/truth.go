@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,15 +30,6 @@ func (t *target) count(ctx context.Context) (*counts, error) {
 	if t.admin == "" {
 		return nil, nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.admin+"/status", nil)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the status: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the status: %w", err)
-	}
-	defer resp.Body.Close()
 	var status struct {
 		Projections []struct {
 			Projection string `json:"projection"`
@@ -47,8 +37,8 @@ func (t *target) count(ctx context.Context) (*counts, error) {
 			Voids      int64  `json:"voids"`
 		} `json:"projections"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil {
-		return nil, fmt.Errorf("asking for the status: %w", err)
+	if err := statusOf(ctx, t.admin, &status); err != nil {
+		return nil, err
 	}
 	for _, p := range status.Projections {
 		if strings.HasPrefix(p.Projection, countedProjection) {
