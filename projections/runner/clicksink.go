@@ -55,7 +55,8 @@ type ClickSinkConfig struct {
 	Log    ClickLog
 	Store  ClickStore
 	Logger *slog.Logger
-	// Gather is how long a batch waits for company after its first record; default 700 ms.
+	// Gather is how long a batch waits for company after its first record; default 700 ms. One that has a fifth of MaxRows by
+	// then waits as long again.
 	Gather time.Duration
 	// MaxRows ends a batch early; default 50,000. One record may exceed it.
 	MaxRows int

@@ -85,16 +85,18 @@ func fill(to driver.Batch, b *projections.ClickBatch) error {
 	column(&f, func(r *row) time.Time { return time.UnixMicro(r.Click.GetTimeUs()) })
 	column(&f, func(r *row) int8 { return int8(r.Click.GetClass()) })
 	column(&f, func(r *row) uint64 { return r.Click.GetVisitor() })
-	text(&f, (*pb.Click).GetNamespace, (*pb.Click).GetCode)
+	words(&f, (*pb.Click).GetNamespace)
+	text(&f, (*pb.Click).GetCode)
 	column(&f, func(r *row) uint64 { return r.Click.GetVersion() })
 	column(&f, func(r *row) uint16 { return uint16(r.Click.GetStatus()) })
 	column(&f, func(r *row) int8 { return int8(r.Click.GetChannel()) })
-	text(&f, (*pb.Click).GetCountry, (*pb.Click).GetRegionCode, (*pb.Click).GetReferrerHost,
-		(*pb.Click).GetDevice, (*pb.Click).GetOs, (*pb.Click).GetBrowser,
-		(*pb.Click).GetUtmSource, (*pb.Click).GetUtmMedium, (*pb.Click).GetUtmCampaign, (*pb.Click).GetUtmTerm, (*pb.Click).GetUtmContent)
+	words(&f, (*pb.Click).GetCountry, (*pb.Click).GetRegionCode)
+	text(&f, (*pb.Click).GetReferrerHost)
+	words(&f, (*pb.Click).GetDevice, (*pb.Click).GetOs, (*pb.Click).GetBrowser)
+	text(&f, (*pb.Click).GetUtmSource, (*pb.Click).GetUtmMedium, (*pb.Click).GetUtmCampaign, (*pb.Click).GetUtmTerm, (*pb.Click).GetUtmContent)
 	column(&f, func(r *row) [16]byte { return address(r.Click.GetIp()) })
-	column(&f, func(r *row) string { return r.Block.GetRegion() })
-	column(&f, func(r *row) string { return r.Block.GetNode() })
+	lowCardinality(&f, func(r *row) string { return r.Block.GetRegion() })
+	lowCardinality(&f, func(r *row) string { return r.Block.GetNode() })
 	column(&f, func(r *row) []byte { return r.Block.GetBoot() })
 	column(&f, func(r *row) uint32 { return r.Block.GetPartition() })
 	column(&f, func(r *row) uint64 { return r.Click.GetSequence() })
@@ -131,6 +133,27 @@ func column[T any](f *filler, value func(*row) T) {
 func text(f *filler, values ...func(*pb.Click) string) {
 	for _, value := range values {
 		column(f, func(r *row) string { return value(r.Click) })
+	}
+}
+
+// lowCardinality is column for one of type LowCardinality(String).
+func lowCardinality(f *filler, value func(*row) string) {
+	if f.err != nil {
+		return
+	}
+	d := newDictionary(len(f.rows))
+	for i := range f.rows {
+		d.add(value(&f.rows[i]))
+	}
+	if err := d.appendTo(f.to.Columns()[f.next]); err != nil {
+		f.err = fmt.Errorf("column %s: %w", rawColumns[f.next].Name, err)
+	}
+	f.next++
+}
+
+func words(f *filler, values ...func(*pb.Click) string) {
+	for _, value := range values {
+		lowCardinality(f, func(r *row) string { return value(r.Click) })
 	}
 }
 

@@ -187,7 +187,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	var applied uint64
-	if err := s.conn.QueryRow(ctx, "SELECT count() FROM schema_migrations").Scan(&applied); err != nil || applied != 1 {
+	if err := s.conn.QueryRow(ctx, "SELECT count() FROM schema_migrations").Scan(&applied); err != nil || applied != 2 {
 		t.Errorf("%d migrations noted, %v", applied, err)
 	}
 

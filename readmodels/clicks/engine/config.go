@@ -41,14 +41,21 @@ func escapeXML(s string) (string, error) {
 	return b.String(), err
 }
 
-// configXML: caches and background pools for a machine that has other work to do. The merge_tree entries are the
-// defaults scaled to the smaller pool, without which ClickHouse refuses it.
+// configXML: caches and background pools for a machine that has other work to do. The merge_tree entries about the pool are
+// the defaults scaled to the smaller one, without which ClickHouse refuses it. Merges take ten parts or more: with the default
+// each small part is written again with every few that follow it. What keeps the number of parts small goes on working, so a
+// partition ends with up to nine small parts more. Statistics of columns are for plans of joins, which nobody asks for here;
+// they cost time in every insert and merge. The library removes merged parts without the eight minutes that a server leaves
+// the disk to write what replaces them, so that has to be on the disk before.
 const configXML = `<clickhouse>
   <logger><level>fatal</level></logger>
   <max_server_memory_usage>{{.Memory}}</max_server_memory_usage>
   <mark_cache_size>{{.MarkCache}}</mark_cache_size>
   <background_pool_size>{{.BackgroundThreads}}</background_pool_size>
   <merge_tree>
+    <min_parts_to_merge_at_once>10</min_parts_to_merge_at_once>
+    <auto_statistics_types></auto_statistics_types>
+    <min_rows_to_fsync_after_merge>1</min_rows_to_fsync_after_merge>
     <number_of_free_entries_in_pool_to_lower_max_size_of_merge>{{.FreePool}}</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
     <number_of_free_entries_in_pool_to_execute_mutation>{{.FreePool}}</number_of_free_entries_in_pool_to_execute_mutation>
     <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>{{.FreePool}}</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
