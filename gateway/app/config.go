@@ -86,7 +86,7 @@ func processFlags(f *pflag.FlagSet) {
 	f.Duration("purge-timeout", 10*time.Second, "CDN: how long one purge request may take")
 	f.Duration("purge-within", 2*time.Second, "CDN: time within which a purge is done once redirect nodes follow; writes promise it on top of --propagation")
 	f.Duration("purge-give-up", 15*time.Minute, "CDN: how long a failing purge is tried again before it becomes a dead letter")
-	f.Duration("gather", 700*time.Millisecond, "how long the click sink waits for company before an insert")
+	f.Duration("gather", 700*time.Millisecond, "how long the click sink waits for company before an insert; a busy partition waits twice as long")
 }
 
 func adminFlags(f *pflag.FlagSet) {
