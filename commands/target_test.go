@@ -113,6 +113,7 @@ var targetFamilies = map[string][][2]string{
 		{"https://xn--a/", ""}, {"https://xn--0.example/", ""}, {"https://xn--.example/", ""}, {"https://xn--example-.example/", ""}, {"https://xn--ls8h=.example/", ""},
 		{"https://exam\u202eple.com/", ""}, {"https://exam\u2028ple.com/", ""}, {"https://exam\u200bple.com/", "https://example.com/"}, {"https://exam\u200dple.com/", ""}, {"https://\ufffd.example/", ""},
 		{"https://a℀b.example/", ""}, {"https://example.com／evil/", ""}, {"https://example.com？x", ""}, {"https://example.com＃x", ""}, {"https://\u00ad/", ""}, {"https://。/", ""},
+		{"https://é.xn--/", ""}, {"https://é.XN--:8080?x", ""}, {"https://é.\u00ad/", ""}, {"https://é｡", "https://xn--9ca."},
 		{"https://exa\u0300\u0300mple.com\u3000/", ""}, {"https://\ue000.example/", ""}, {"https://" + strings.Repeat("ü", 64) + ".example/", ""}, {"https://" + strings.Repeat("ü.", 4000), ""},
 	},
 	"backslash": {

@@ -46,7 +46,10 @@ var international = idna.New(
 // always a *HostError.
 func SplitAuthority(authority string) (host, port string, err error) {
 	end := strings.LastIndexByte(authority, ']') + 1
-	if end == 0 && strings.Count(authority, ":") > 1 {
+	switch {
+	case end == 0 && strings.HasPrefix(authority, "["):
+		return authority, "", nil // ASCIIHost says that it is not closed
+	case end == 0 && strings.Count(authority, ":") > 1:
 		return "", "", refuseHost("it has more than one colon; write an IPv6 address in brackets")
 	}
 	colon := strings.IndexByte(authority[end:], ':')
@@ -92,13 +95,23 @@ func ASCIIHost(host string) (string, error) {
 	if err != nil {
 		return "", refuseHost("%q is not a valid international name", clip(host))
 	}
+	if strings.HasSuffix(mapped, ".") && !endsInDot(host) {
+		return "", refuseHost("its last part stands for nothing")
+	}
 	return mapped, checkName(mapped)
+}
+
+// endsInDot reports whether a name ends in one of the characters that mapping makes a dot of. A last part that mapping leaves
+// nothing of ("xn--", a soft hyphen) would leave a dot that nobody typed, and so another name.
+func endsInDot(host string) bool {
+	last, _ := utf8.DecodeLastRuneInString(host)
+	return strings.ContainsRune(".。．｡", last)
 }
 
 func checkIPv6(host string) error {
 	inner, closed := strings.CutSuffix(host[1:], "]")
 	if !closed {
-		return refuseHost("the bracket of an IPv6 address is not closed")
+		return refuseHost("the bracket of an IPv6 address is not closed, or something other than a port follows it")
 	}
 	addr, err := netip.ParseAddr(inner)
 	if err != nil || !addr.Is6() {

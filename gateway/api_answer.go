@@ -138,7 +138,9 @@ func (a *api) rowResult(o outcome) BatchResult {
 func etag(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }
 
 // linkPath is the path of a link in the API. A colon in the domain stays readable.
-func linkPath(domain, code string) string { return "/v1/links/" + domain + "/" + escapeSegment(code) }
+func linkPath(domain, code string) string {
+	return "/v1/links/" + url.PathEscape(domain) + "/" + escapeSegment(code)
+}
 
 // escapeSegment percent-encodes all but letters, digits and - _ . ~ of text without spaces.
 func escapeSegment(text string) string { return url.QueryEscape(text) }
@@ -153,7 +155,7 @@ func ShowLink(link *pb.Link, at time.Time) Link {
 		Domain: ref.GetNamespace(), Code: ref.GetCode(), ShortUrl: shortURL(ref.GetNamespace(), ref.GetCode()), Owner: ref.GetOwner(),
 		Target: content.GetTarget(), Title: content.GetTitle(), Tags: content.GetTags(),
 		Status: LinkStatus(readmodels.StatusAt(link, at.UnixMicro())), Version: link.GetVersion(),
-		RedirectStatus: int32(content.GetRedirectStatus()), Query: LinkQuery(readmodels.QueryName(content.GetQuery())), CacheTtl: int32(content.GetCacheTtl()),
+		RedirectStatus: int32(readmodels.RedirectStatus(content.GetRedirectStatus())), Query: LinkQuery(readmodels.QueryName(content.GetQuery())), CacheTtl: int32(content.GetCacheTtl()),
 		NotBefore: optionalTime(content.GetNotBeforeUs()), ExpiresAt: optionalTime(content.GetExpiresUs()),
 		CreatedAt: utc(link.GetCreatedUs()), UpdatedAt: utc(link.GetUpdatedUs()),
 	}
@@ -162,9 +164,6 @@ func ShowLink(link *pb.Link, at time.Time) Link {
 	}
 	if shown.Tags == nil {
 		shown.Tags = []string{}
-	}
-	if shown.RedirectStatus == 0 {
-		shown.RedirectStatus = http.StatusFound
 	}
 	return shown
 }

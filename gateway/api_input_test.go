@@ -81,6 +81,9 @@ func testAPIBodies(t *testing.T, r *apiRig) {
 			t.Errorf("%s names %q, wanted %q", name, orZero(p.Field), c.field)
 		}
 	}
+	if a := r.call(t, "POST", "/v1/links", "\uFEFF{}"); !strings.Contains(string(a.body), "byte order mark") {
+		t.Errorf("a byte order mark: %v", a)
+	}
 	if a := r.call(t, "POST", "/v1/links", ` {"target" : "https:\/\/example.com\/\u00e4\ud83c\udf5e" , "title":"\"\\\b"} `+"\n", "Content-Type", "text/plain"); a.status != 400 {
 		t.Errorf("a control character in the title: %v", a)
 	}
@@ -227,5 +230,12 @@ func testAPIPage(t *testing.T, r *apiRig) {
 		if strings.Count(string(a.body), tag) != 1 {
 			t.Errorf("the policy covers one %s>", tag)
 		}
+	}
+}
+
+// The path of a link is one for every domain that there can be (RFC 3986 has no brackets in a path).
+func TestLinkPathOfAnAddress(t *testing.T) {
+	if got := linkPath("[2001:db8::1]:8081", "a+b/ä"); got != "/v1/links/%5B2001:db8::1%5D:8081/a%2Bb%2F%C3%A4" {
+		t.Error(got)
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,6 +31,9 @@ func newJSONReader(data []byte) (*jsonReader, error) {
 	r := &jsonReader{data: data}
 	if !utf8.Valid(data) {
 		return nil, r.refuse("the body is not valid UTF-8")
+	}
+	if bytes.HasPrefix(data, []byte("\uFEFF")) {
+		return nil, r.refuse("the body begins with a byte order mark (EF BB BF), which JSON must not have; leave it out")
 	}
 	if r.peek() == 0 {
 		return nil, r.refuse("the body is empty; send a JSON object")

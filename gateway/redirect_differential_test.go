@@ -153,7 +153,7 @@ func (r *Redirect) serveStandard(w http.ResponseWriter, request *http.Request) {
 func redirectRequestOf(request *http.Request) *http1.Request {
 	h := request.Header
 	q := &http1.Request{Target: []byte(request.RequestURI), Host: []byte(request.Host), UserAgent: []byte(request.UserAgent()), Referer: []byte(request.Referer()),
-		Accept: []byte(h.Get("Accept")), AcceptLanguage: []byte(h.Get("Accept-Language")), SecPurpose: []byte(h.Get("Sec-Purpose")), Purpose: []byte(h.Get("Purpose"))}
+		AcceptLanguage: []byte(h.Get("Accept-Language")), SecPurpose: []byte(h.Get("Sec-Purpose")), Purpose: []byte(h.Get("Purpose"))}
 	switch request.Method {
 	case http.MethodGet:
 		q.Method = http1.Get

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -83,6 +84,21 @@ func TestRedirectHostileTarget(t *testing.T) {
 			if fits := redirectFitsHeader([]byte(payload)); path == "/"+code && fits != (a.status == http.StatusFound) {
 				t.Errorf("%q: %d", payload, a.status)
 			}
+		}
+	}
+}
+
+// Wherever such a URL stands, the visitor gets 500 and the operator a line in the log.
+func TestRedirectTellsOfUnfitURLs(t *testing.T) {
+	for path, record := range map[string]*pb.Redirect{
+		"/target":  {Target: "https://example.com/\r\nX:y"},
+		"/expired": {Target: "https://example.com/", ExpiresUs: 1, ExpiredUrl: "https://example.com/\r\nX:y"},
+	} {
+		var log lineCounter
+		node := newRedirectNode(t, func(d *RedirectDeps) { d.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		node.add(path[1:], record)
+		if a := node.get(path); a.status != http.StatusInternalServerError || log.lines.Load() != 1 {
+			t.Errorf("%s: %d, %d lines logged", path, a.status, log.lines.Load())
 		}
 	}
 }

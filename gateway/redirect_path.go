@@ -171,7 +171,7 @@ func (r *Redirect) missing(v *redirectVisit) bool {
 	if to == "" || v.preview || !deny.Target(v.lists, to, v.nowUS).Serves() {
 		return v.refuse(http.StatusNotFound)
 	}
-	return v.send(to)
+	return r.send(v, to)
 }
 
 // decide makes the reply to a visit of a link. True: it is a redirect.
@@ -200,9 +200,8 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 	if v.location, ok = readmodels.AppendLocation(v.location[:0], link.Target(), pb.QueryPolicy(link.Query), v.target.query); !ok {
 		return v.refuse(http.StatusNotFound)
 	}
-	if !redirectFitsHeader(v.location) {
-		r.complain(fmt.Errorf("link %d version %d: %w", link.LinkID, link.Version, errRedirectTarget))
-		return v.refuse(http.StatusInternalServerError)
+	if r.unfit(v) {
+		return false
 	}
 	v.reply = redirectReply{status: int(link.Status), location: v.location}
 	if !v.uncached && link.CacheTTL() > 0 {
@@ -210,9 +209,6 @@ func (r *Redirect) decide(v *redirectVisit) (ok bool) {
 	}
 	return true
 }
-
-// errRedirectTarget: a stored target that no decider lets through, so the store is not what it must be.
-var errRedirectTarget = errors.New("the stored target does not fit a header")
 
 // gone answers where a link is no longer in use: by its page, or by sending the visitor to where the link says. That is no click.
 func (r *Redirect) gone(v *redirectVisit) bool {
@@ -223,17 +219,29 @@ func (r *Redirect) gone(v *redirectVisit) bool {
 	if r.turnAway(v, deny.Target(v.lists, to, v.nowUS)) || r.distrusted(v) {
 		return false
 	}
-	return v.send(to)
+	return r.send(v, to)
 }
 
 // send sends a visitor elsewhere than where a link leads, for this time only.
-func (v *redirectVisit) send(to string) bool {
+func (r *Redirect) send(v *redirectVisit, to string) bool {
 	v.location = append(v.location[:0], to...)
-	if !redirectFitsHeader(v.location) {
-		return v.refuse(http.StatusInternalServerError)
+	if !r.unfit(v) {
+		v.reply = redirectReply{status: http.StatusFound, location: v.location}
 	}
-	v.reply = redirectReply{status: http.StatusFound, location: v.location}
 	return false
+}
+
+// errRedirectTarget: a stored URL that no decider lets through, so the store is not what it must be.
+var errRedirectTarget = errors.New("the stored URL does not fit a header")
+
+// unfit refuses a visit whose location does not fit a header.
+func (r *Redirect) unfit(v *redirectVisit) bool {
+	if redirectFitsHeader(v.location) {
+		return false
+	}
+	r.complain(fmt.Errorf("%q: %w", v.key, errRedirectTarget))
+	v.refuse(http.StatusInternalServerError)
+	return true
 }
 
 // redirectGoneBy is the page of a link that answers 410.

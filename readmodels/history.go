@@ -58,7 +58,7 @@ func shown(link *pb.Link) []shownField {
 		{FieldDeleted, link.GetDeleted()},
 	}
 	if link != nil {
-		fields[3].value = redirectStatus(c.GetRedirectStatus())
+		fields[3].value = RedirectStatus(c.GetRedirectStatus())
 		fields[4].value = QueryName(c.GetQuery())
 		fields[5].value = c.GetCacheTtl()
 	}
@@ -84,13 +84,6 @@ func moment(us int64) any {
 		return nil
 	}
 	return Time(us)
-}
-
-func redirectStatus(status uint32) uint32 {
-	if status == 0 {
-		return 302
-	}
-	return status
 }
 
 func same(a, b any) bool {

@@ -1,6 +1,10 @@
 package readmodels
 
-import "github.com/hoplog/hoplog/schemas/pb"
+import (
+	"cmp"
+
+	"github.com/hoplog/hoplog/schemas/pb"
+)
 
 // Status of a link at a moment, as the API shows it.
 const (
@@ -75,10 +79,5 @@ func AnswerAt(r *pb.Redirect, nowUS int64) Answer {
 	return Gone
 }
 
-// RedirectStatus returns the HTTP status that a link is served with; 302 unless the link says another.
-func RedirectStatus(r *pb.Redirect) int {
-	if r.GetRedirectStatus() == 0 {
-		return 302
-	}
-	return int(r.GetRedirectStatus())
-}
+// RedirectStatus returns the HTTP status that a link is served with: what is stored of it, 302 for none.
+func RedirectStatus(stored uint32) uint32 { return cmp.Or(stored, 302) }

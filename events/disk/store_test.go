@@ -19,6 +19,9 @@ import (
 // keys are what a store holds: key i → value i, and under "position" how many there are, in one batch with each.
 const keys = 60
 
+// raced: the tests run with the race detector.
+var raced bool
+
 // silent keeps Pebble's own words out; a fatal one fails the test by its panic.
 type silent struct{}
 
@@ -173,6 +176,10 @@ func TestNoByteLies(t *testing.T) {
 		seen[outcome(judge(t, name+" cut", with(t, files, name, content[:len(content)/2])))]++
 	}
 	t.Log("outcomes:", seen)
+	if raced {
+		t.Log("not judged: with the race detector Pebble checks itself, and stops at what it otherwise lives with")
+		return
+	}
 	for _, want := range []string{"whole", "damage was read"} {
 		if seen[want] == 0 {
 			t.Errorf("no change led to %q", want)

@@ -1,7 +1,6 @@
 package eventlog_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
 	"sync"
@@ -59,8 +58,8 @@ func TestCluster(t *testing.T) {
 	}
 	t.Logf("appends go on %s after the leader was killed", time.Since(killed).Round(10*time.Millisecond))
 
-	var said bytes.Buffer
-	joining, err := eventlog.Open(eventlog.Config{Brokers: brokers}, slog.New(slog.NewTextHandler(&said, nil)))
+	said := &said{}
+	joining, err := eventlog.Open(eventlog.Config{Brokers: brokers}, slog.New(slog.NewTextHandler(said, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +74,24 @@ func TestCluster(t *testing.T) {
 	}
 	first.Restart()
 	c.AwaitInSync()
+}
+
+// said is a log that clients write to while the test reads it.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 func awaitOtherLeader(t *testing.T, c *realkafka.Cluster, partition int32, than *realkafka.Broker) *realkafka.Broker {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,13 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, next.body)
 }
 
+// requests is what was seen. A connection may be cut before its request's handler has ended.
+func (s *script) requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
 func start(t *testing.T, steps ...step) (*client.API, *script) {
 	t.Helper()
 	s := &script{steps: steps}
@@ -74,13 +82,13 @@ func TestWriteRepeatsWithTheSameKeyUntilItIsDecided(t *testing.T) {
 	if err != nil || w.Link.Code != "x" || !w.Replayed || w.Created || w.Position != "link/1/2" || w.Key == "" {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	for _, seen := range s.seen {
+	for _, seen := range s.requests() {
 		if want := "POST /v1/links " + w.Key + `  {"target":"https://example.com/"}`; seen != want {
 			t.Errorf("sent %q, wanted %q", seen, want)
 		}
 	}
-	if len(s.seen) != 4 {
-		t.Errorf("%d tries", len(s.seen))
+	if len(s.requests()) != 4 {
+		t.Errorf("%d tries", len(s.requests()))
 	}
 }
 
@@ -89,8 +97,8 @@ func TestUndecidedWriteNamesItsKey(t *testing.T) {
 		api, s := start(t, steps...)
 		_, err := api.Create(t.Context(), client.LinkCreate{}, client.Options{Key: "mine"})
 		var undecided *client.UndecidedError
-		if !errors.Is(err, client.ErrUndecided) || !errors.As(err, &undecided) || undecided.Key != "mine" || len(s.seen) != 4 {
-			t.Errorf("%v after %d tries", err, len(s.seen))
+		if !errors.Is(err, client.ErrUndecided) || !errors.As(err, &undecided) || undecided.Key != "mine" || len(s.requests()) != 4 {
+			t.Errorf("%v after %d tries", err, len(s.requests()))
 		}
 	}
 }
@@ -102,8 +110,8 @@ func TestRefusalIsTypedAndFinal(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != client.ErrorCodeVersionMismatch || errors.Is(err, client.ErrUndecided) {
 		t.Errorf("%v", err)
 	}
-	if want := `PATCH /v1/links/localhost:8081/a+b%2F%C3%A4 k "3" {"reason":"why","title":null}`; len(s.seen) != 1 || s.seen[0] != want {
-		t.Errorf("sent %q, wanted %q", s.seen, want)
+	if want := `PATCH /v1/links/localhost:8081/a+b%2F%C3%A4 k "3" {"reason":"why","title":null}`; len(s.requests()) != 1 || s.requests()[0] != want {
+		t.Errorf("sent %q, wanted %q", s.requests(), want)
 	}
 }
 
@@ -111,8 +119,8 @@ func TestBatchRepeatsForOpenRows(t *testing.T) {
 	open := `{"results":[{"status":503,"error":` + problemJSON(503, "outcome_unknown") + `},{"status":400,"error":` + problemJSON(400, "invalid_target") + `}]}`
 	api, s := start(t, step{status: 200, body: open}, step{status: 200, body: strings.Replace(open, `{"status":503,"error":`+problemJSON(503, "outcome_unknown"), `{"status":200,"link":`+linkJSON, 1)})
 	results, key, err := api.CreateBatch(t.Context(), make([]client.LinkCreate, 2), client.Options{})
-	if err != nil || results[0].Link == nil || results[1].Error.Code != client.ErrorCodeInvalidTarget || len(s.seen) != 2 || key == "" || s.seen[0] != s.seen[1] {
-		t.Errorf("%+v, %v, %q", results, err, s.seen)
+	if err != nil || results[0].Link == nil || results[1].Error.Code != client.ErrorCodeInvalidTarget || len(s.requests()) != 2 || key == "" || s.requests()[0] != s.requests()[1] {
+		t.Errorf("%+v, %v, %q", results, err, s.requests())
 	}
 	api, _ = start(t, step{status: 200, body: `{"results":[]}`})
 	if _, _, err := api.CreateBatch(t.Context(), make([]client.LinkCreate, 2), client.Options{}); !errors.Is(err, client.ErrAnswer) {
@@ -133,7 +141,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	api, s := start(t, step{status: 503, body: problemJSON(503, "unavailable"), header: map[string]string{"Retry-After": "60"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := api.Delete(ctx, "s.example", "x", client.Options{}); !errors.Is(err, client.ErrUndecided) || len(s.seen) != 1 {
-		t.Errorf("%v after %d tries", err, len(s.seen))
+	if _, err := api.Delete(ctx, "s.example", "x", client.Options{}); !errors.Is(err, client.ErrUndecided) || len(s.requests()) != 1 {
+		t.Errorf("%v after %d tries", err, len(s.requests()))
 	}
 }

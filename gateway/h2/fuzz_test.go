@@ -100,7 +100,7 @@ func checkKept(t *testing.T, c *conn) {
 	}
 	q := &c.request
 	for _, kept := range append(slices.Concat(q.ForwardedFor[:cap(q.ForwardedFor)], q.Forwarded[:cap(q.Forwarded)]),
-		q.Target, q.Host, q.UserAgent, q.Referer, q.Accept, q.AcceptLanguage, q.SecPurpose, q.Purpose) {
+		q.Target, q.Host, q.UserAgent, q.Referer, q.AcceptLanguage, q.SecPurpose, q.Purpose) {
 		if kept != nil {
 			t.Fatalf("%q is kept", kept)
 		}

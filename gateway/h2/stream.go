@@ -206,8 +206,6 @@ func keep(q *http1.Request, name, value string) error {
 		first(&q.UserAgent)
 	case "referer":
 		first(&q.Referer)
-	case "accept":
-		first(&q.Accept)
 	case "accept-language":
 		first(&q.AcceptLanguage)
 	case "sec-purpose":

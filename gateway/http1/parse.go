@@ -149,10 +149,8 @@ func (p *parser) header(name, value []byte) error {
 			}
 			p.hasHost, q.Host = true, value
 		}
-	case len("accept"):
-		if is(name, "accept") {
-			keep(&q.Accept, value)
-		} else if is(name, "expect") {
+	case len("expect"):
+		if is(name, "expect") {
 			q.Expect = q.Expect || is(value, "100-continue")
 		}
 	case len("referer"):

@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %q", name, c.got)
 		}
 	}
-	if !strings.HasPrefix(string(q.UserAgent), "Mozilla/5.0 (X11") || !strings.HasPrefix(string(q.Accept), "text/html") || q.Method != http1.Get || q.Close || q.Length != 0 {
+	if !strings.HasPrefix(string(q.UserAgent), "Mozilla/5.0 (X11") || !strings.HasPrefix(string(q.AcceptLanguage), "zh-CN") || q.Method != http1.Get || q.Close || q.Length != 0 {
 		t.Errorf("%+v", q)
 	}
 }

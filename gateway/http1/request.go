@@ -27,7 +27,7 @@ type Request struct {
 	// Length is that of the body, Chunked if it is chunked.
 	Length int64
 
-	UserAgent, Referer, Accept, AcceptLanguage, SecPurpose, Purpose []byte
+	UserAgent, Referer, AcceptLanguage, SecPurpose, Purpose []byte
 	// ForwardedFor and Forwarded are all lines of X-Forwarded-For and of Forwarded, in order.
 	ForwardedFor, Forwarded [][]byte
 }

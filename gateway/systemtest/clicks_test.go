@@ -236,24 +236,10 @@ func (r *clicksRun) killUntil(done chan struct{}) {
 
 // count waits until all has arrived, and compares ClickHouse with the answers, one by one.
 func (r *clicksRun) count() {
-	d := &drill{fleet: r.fleet, t: r.t}
 	for _, p := range r.roles {
 		p.ready()
 	}
-	d.settled("no click waits", func() bool {
-		var s spoolClicks
-		_, body := r.get(r.roles["redirect"].ports["admin"], "/status")
-		if json.Unmarshal([]byte(body), &s) != nil {
-			return false
-		}
-		if s.Clicks.Dropped+s.Clicks.Damaged > 0 {
-			r.t.Fatalf("clicks of the node: %+v", s.Clicks)
-		}
-		return s.Clicks.Waiting == 0
-	})
-	var result reconciliation
-	exit := 0
-	d.settled("ClickHouse agrees with the log", func() bool { result, exit = r.reconcile(); return exit == 0 })
+	result := r.clicksArrive(r.roles["redirect"])
 	counted := newBitmap(r.want + clicksVisitor*clicksAtOnce)
 	rows, doubled, unasked := r.stored(counted)
 	lost, unanswered := int64(0), int64(0)

@@ -149,27 +149,17 @@ func (d *drill) settle() {
 		p.ready()
 		step(p.args[2])
 	}
-	d.settled("all answers are as usual", func() bool {
+	d.atLast("all answers are as usual", func() bool {
 		var r struct{ State string }
 		_, body := d.node.get(d.node.ports["admin"], "/readyz")
 		return json.Unmarshal([]byte(body), &r) == nil && r.State == "ready"
 	})
 	d.load.lowIs(http.StatusFound)
 	step("lists")
-	d.settled("links are made", func() bool {
+	d.atLast("links are made", func() bool {
 		return d.create(fields{"target": "https://example.com/settled"}).status == http.StatusCreated
 	})
 	step("creates")
-}
-
-// settled waits as long as brokers and groups need that were killed on a busy machine.
-func (d *drill) settled(what string, probe func() bool) {
-	d.t.Helper()
-	for end := time.Now().Add(readyWithin); !probe(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			d.t.Fatalf("not within %s: %s", readyWithin, what)
-		}
-	}
 }
 
 func (d *drill) nothingFails() {
@@ -199,7 +189,7 @@ func (d *drill) writerKilled() {
 	d.load.during(drillRule{row: "writer killed", creates: []int{http.StatusAccepted, http.StatusServiceUnavailable}}, func() {
 		d.writers[victim].kill()
 		time.Sleep(d.hold)
-		d.settled("the other has taken over", func() bool {
+		d.atLast("the other has taken over", func() bool {
 			for i := range 20 {
 				if d.create(fields{"target": fmt.Sprint("https://example.com/over/", i)}).status != http.StatusCreated {
 					return false
@@ -225,7 +215,7 @@ func (d *drill) leasesUsedUp() {
 			return d.create(fields{"target": "https://example.com/nine", "code_length": 9}, "Idempotency-Key", keys())
 		}))
 	}
-	d.settled("there are leased ids", func() bool { return nine()["201"] == 8 })
+	d.atLast("there are leased ids", func() bool { return nine()["201"] == 8 })
 	low := []int{http.StatusFound, http.StatusServiceUnavailable} // without the control stream's writer nobody knows how old the lists are
 	d.load.during(drillRule{row: "id leases", low: low, creates: []int{http.StatusAccepted, http.StatusServiceUnavailable}}, func() {
 		got := make(chan struct{}, 100)
@@ -240,7 +230,7 @@ func (d *drill) leasesUsedUp() {
 			d.t.Fatal("the control partition is not given away")
 		}
 		made := 0
-		d.settled("the leases are used up", func() bool {
+		d.atLast("the leases are used up", func() bool {
 			answers := nine()
 			made += answers["201"]
 			return answers["503 unavailable"] == 8
@@ -251,7 +241,7 @@ func (d *drill) leasesUsedUp() {
 		}
 	})
 	d.load.during(drillRule{row: "leases come again", low: low, creates: []int{http.StatusAccepted, http.StatusServiceUnavailable}}, func() {
-		d.settled("links are made of new leases", func() bool { return nine()["201"] == 8 })
+		d.atLast("links are made of new leases", func() bool { return nine()["201"] == 8 })
 	})
 }
 
@@ -275,7 +265,7 @@ func (d *drill) clickHouseKilled() {
 			d.t.Fatal(err)
 		}
 		time.Sleep(d.hold)
-		d.settled("ClickHouse is there again", d.clickhouse.Ready)
+		d.atLast("ClickHouse is there again", d.clickhouse.Ready)
 	})
 }
 
@@ -377,20 +367,7 @@ func (d *drill) onItsOwn() {
 // node was killed, each at most once.
 func (d *drill) exact() {
 	answered, cut := int(d.load.redirected.Load()), int(d.load.cut.Load())
-	d.settled("no click waits", func() bool {
-		var s spoolClicks
-		_, body := d.node.get(d.node.ports["admin"], "/status")
-		if json.Unmarshal([]byte(body), &s) != nil {
-			return false
-		}
-		if s.Clicks.Dropped+s.Clicks.Damaged > 0 {
-			d.t.Fatalf("clicks of the node: %+v", s.Clicks)
-		}
-		return s.Clicks.Waiting == 0
-	})
-	var r reconciliation
-	exit := 0
-	d.settled("ClickHouse agrees with the log", func() bool { r, exit = d.reconcile(); return exit == 0 })
+	r := d.clicksArrive(d.node)
 	extra := r.LogClicks - answered
 	d.t.Logf("%d redirects answered, %d visits cut off, %d of low trust refused, %d of these because the lists were old while the brokers were there; log %d, raw %d, sums %d", answered, cut, d.load.refusedLow.Load(), d.load.stale.Load(), r.LogClicks, r.RawClicks, r.AggregateClicks)
 	if extra < 0 || extra > cut || r.RawClicks != r.LogClicks || r.AggregateClicks != r.LogClicks || r.Missing+r.Duplicated > 0 {

@@ -329,6 +329,16 @@ func (p *process) eventually(what string, probe func() bool) time.Duration {
 	return 0
 }
 
+// atLast is eventually for as long as brokers and groups need that were killed on a busy machine.
+func (p *process) atLast(what string, probe func() bool) {
+	p.t.Helper()
+	for end := time.Now().Add(readyWithin); !probe(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("not within %s: %s", readyWithin, what)
+		}
+	}
+}
+
 // freeAddr finds a free port below those of outgoing connections (from 32768 on Linux), so that none of these takes it while
 // its process is down for a restart.
 func freeAddr(t testing.TB) string {

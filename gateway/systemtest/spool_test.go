@@ -94,33 +94,36 @@ type spoolClicks struct {
 	}
 }
 
-func (r *spoolRig) status() (s spoolClicks) {
-	_, body := r.node.get(r.node.ports["admin"], "/status")
+// spoolStatus reads it of a redirect node; it is the zero value while the node does not answer.
+func (p *process) spoolStatus() (s spoolClicks) {
+	_, body := p.get(p.ports["admin"], "/status")
 	_ = json.Unmarshal([]byte(body), &s)
 	return s
 }
 
-// settle waits as long as brokers and groups need that were killed on a busy machine.
-func (r *spoolRig) settle(what string, probe func() bool) {
-	r.t.Helper()
-	for end := time.Now().Add(readyWithin); !probe(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("not within %s: %s", readyWithin, what)
+// clicksArrive waits until no click waits in the node's spool and ClickHouse agrees with the log. The node must not have lost any.
+func (p *process) clicksArrive(node *process) (r reconciliation) {
+	p.t.Helper()
+	p.atLast("no click waits", func() bool {
+		s := node.spoolStatus().Clicks
+		if s.Dropped+s.Damaged > 0 || s.SpoolError != "" {
+			p.t.Fatalf("clicks of the node: %+v", s)
 		}
-	}
+		return s.Durable && s.Waiting == 0
+	})
+	p.atLast("ClickHouse agrees with the log", func() (agrees bool) {
+		var exit int
+		r, exit = p.reconcile()
+		return exit == 0
+	})
+	return r
 }
 
 // check waits until all has arrived, and compares ClickHouse with the answers that visitors got, one by one.
 func (r *spoolRig) check() {
 	t := r.t
 	t.Helper()
-	r.settle("the spool is empty", func() bool { s := r.status(); return s.Clicks.Durable && s.Clicks.Waiting == 0 })
-	if s := r.status(); s.Clicks.Dropped+s.Clicks.Damaged != 0 || s.Clicks.SpoolError != "" {
-		t.Errorf("%+v", s)
-	}
-	var result reconciliation
-	exit := 0
-	r.settle("ClickHouse agrees with the log", func() bool { result, exit = r.reconcile(); return exit == 0 })
+	result := r.clicksArrive(r.node)
 	counts := map[string]int{}
 	for line := range strings.Lines(r.sql("SELECT utm_content, count() FROM hoplog.clicks_raw WHERE node = 'spool-node' GROUP BY utm_content FORMAT TSV")) {
 		id, n, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -169,7 +172,7 @@ func TestKilledNodeLosesNoClicks(t *testing.T) {
 	r.load(func() {
 		r.kill()
 		time.Sleep(1500 * time.Millisecond)
-		if s := r.status(); s.Clicks.Waiting == 0 || !s.Clicks.Durable {
+		if s := r.node.spoolStatus(); s.Clicks.Waiting == 0 || !s.Clicks.Durable {
 			t.Errorf("without the log: %+v", s)
 		}
 	})
@@ -184,7 +187,7 @@ func TestKilledNodeLosesNoClicks(t *testing.T) {
 	r.node.launch()
 	r.start()
 	r.node.ready()
-	if s := r.status(); s.Clicks.Left == 0 {
+	if s := r.node.spoolStatus(); s.Clicks.Left == 0 {
 		t.Errorf("nothing was left in the spool: %+v", s)
 	}
 	// The node dies while it sends what was left, again and again.
@@ -220,7 +223,7 @@ func TestStoppedNodeKeepsItsClicks(t *testing.T) {
 	r.node.stop()
 	r.node.args = append(slices.Clone(r.node.args), "--spool-bytes", "0")
 	r.node.start()
-	if s := r.status(); s.Clicks.Durable || s.Clicks.SpoolError != "" {
+	if s := r.node.spoolStatus(); s.Clicks.Durable || s.Clicks.SpoolError != "" {
 		t.Errorf("%+v", s)
 	}
 }

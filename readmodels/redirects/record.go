@@ -75,7 +75,7 @@ func NewRecord(routeKey []byte, bucket uint32, from *pb.Redirect) *Record {
 		return nil
 	}
 	r.LinkID, r.Version, r.Owner, r.Bucket = from.GetLinkId(), from.GetVersion(), from.GetOwner(), uint16(bucket)
-	r.Status, r.Query = uint16(readmodels.RedirectStatus(from)), uint8(from.GetQuery())
+	r.Status, r.Query = uint16(readmodels.RedirectStatus(from.GetRedirectStatus())), uint8(from.GetQuery())
 	if flags&timed != 0 {
 		*r.times() = t
 	}
