@@ -61,7 +61,12 @@ func (n *node) startAge(store *redirects.Store, lists *control.Store) (*dataAge,
 	for i := range a.parts {
 		n.work("saving the age", func(ctx context.Context) error { return a.parts[i].save(ctx, n) })
 	}
-	n.work("data age", a.run)
+	n.work("data age", func(ctx context.Context) error {
+		if a.run(ctx) {
+			n.collectServing()
+		}
+		return nil
+	})
 	n.health.addAge(a.age)
 	return a, nil
 }
@@ -73,16 +78,16 @@ func (n *node) freshnessOf(topic string, of gateway.Follower) *gateway.Freshness
 	return f
 }
 
-// run notes when the data are complete, until ctx is done.
-func (a *dataAge) run(ctx context.Context) error {
+// run notes when the data are complete. False: ctx is done before.
+func (a *dataAge) run(ctx context.Context) bool {
 	for sleep(ctx, readyPoll) {
 		if a.caughtUp() {
 			a.complete.Store(true)
 			a.caught.Store(true)
-			return nil
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // save writes the age of a part down until ctx is done, and once more then: soon after something new, else now and then.

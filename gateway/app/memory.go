@@ -3,6 +3,7 @@ package app
 import (
 	"os"
 	"runtime/debug"
+	"slices"
 )
 
 const (
@@ -19,6 +20,10 @@ const (
 	// collectAt is by how many percent the heap may grow between collections. At the default of 100 they took an eighth of the
 	// processor time of creating links in batches.
 	collectAt = 300
+	// collectServingAt is the same for a process that does nothing but serve redirects and follows the log's end. It makes garbage
+	// where links are not in memory, a block of the cache for each; what lives is that cache, as a rule, and costs the collector
+	// nothing. With 3 M links and a twentieth of them in memory: 0.8 GB instead of 1.4 for the same processor time.
+	collectServingAt = 100
 )
 
 // cacheBytes is the block cache that all stores of the process share.
@@ -52,8 +57,18 @@ func (n *node) limitMemory() {
 	}
 }
 
-func collectRarely() {
+func collectRarely() { collectAfter(collectAt) }
+
+// collectServing is for when the process has caught up with the log.
+func (n *node) collectServing() {
+	if slices.Equal(n.roles, []string{roleRedirect}) {
+		collectAfter(collectServingAt)
+	}
+}
+
+// collectAfter sets by how many percent the heap may grow, unless GOGC does.
+func collectAfter(percent int) {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(collectAt)
+		debug.SetGCPercent(percent)
 	}
 }

@@ -35,7 +35,7 @@ var (
 
 	metricCache  = prometheus.NewDesc("hoplog_redirect_cache_lookups_total", "Look-ups of the map in memory.", []string{"result"}, nil)
 	metricHot    = prometheus.NewDesc("hoplog_redirect_memory_links", "Links that the redirect node has in memory.", nil, nil)
-	metricMemory = prometheus.NewDesc("hoplog_redirect_memory_bytes", "Bytes of the redirect node's links in memory, and of the filter over all codes.", []string{"part"}, nil)
+	metricMemory = prometheus.NewDesc("hoplog_redirect_memory_bytes", "Bytes of the redirect node's links in memory, of the filter over all codes, and of blocks of its stores.", []string{"part"}, nil)
 	metricFilter = prometheus.NewDesc("hoplog_redirect_filter_known", "Share of all codes that the filter knows; for the rest the store is asked.", nil, nil)
 	metricClick  = prometheus.NewDesc("hoplog_clicks_total", "Clicks of this node.", []string{"state"}, nil)
 	metricSpool  = prometheus.NewDesc("hoplog_click_spool_bytes", "Bytes of the click spool: of blocks that the log does not have yet, and in all.", []string{"part"}, nil)
@@ -91,6 +91,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(metricHot, float64(s.Entries))
 		gauge(metricMemory, float64(s.Bytes), "links")
 		gauge(metricMemory, float64(s.FilterBytes), "filter")
+		gauge(metricMemory, float64(c.n.cache.Size()), "blocks")
 		gauge(metricFilter, float64(s.FilterStripes)/float64(s.AllStripes))
 		count(metricShared, s.SharedNewer, "newer")
 		count(metricShared, s.SharedOlder, "older")

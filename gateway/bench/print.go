@@ -104,9 +104,9 @@ func (r *RedirectResult) print(w io.Writer) error {
 		thousands(float64(r.Visited)), zipfExponent, r.Checked)
 	if r.ReadySeconds > 0 {
 		fmt.Fprintf(w, "\nThe node was ready in %.1f s on an empty disk (%s events/s), in %.1f s when started again; it takes %.0f bytes of disk a link.\n"+
-			"In memory: %.0f MiB of its own without links, %.0f MiB started again, %.1f bytes of heap a link (%.1f of them the filter over all codes), %.0f MiB in all after the load.",
+			"In memory: %.0f MiB of its own without links, %.0f MiB started again (%.0f of them blocks of the store), %.1f bytes of heap a link beside (%.1f of them the filter over all codes), %.0f MiB in all after the load.",
 			r.ReadySeconds, thousands(per(float64(r.Events), r.ReadySeconds)), r.AgainSeconds, r.DiskBytes,
-			r.Empty.OwnMiB, r.Again.OwnMiB, r.HeapBytes, r.FilterBytes, r.MemoryMiB)
+			r.Empty.OwnMiB, r.Again.OwnMiB, r.Again.BlocksMiB, r.HeapBytes, r.FilterBytes, r.MemoryMiB)
 	}
 	fmt.Fprint(w, "\n\n")
 	if n := len(r.Hoplog.Rounds); n > 0 {

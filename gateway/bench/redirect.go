@@ -50,7 +50,7 @@ type RedirectResult struct {
 	MemoryMiB    float64    `json:"memory_mib,omitempty"`     // of the redirect node after the load
 	DiskBytes    float64    `json:"disk_bytes_per_link,omitempty"`
 	FilterBytes  float64    `json:"filter_bytes_per_link,omitempty"` // in memory
-	HeapBytes    float64    `json:"heap_bytes_per_link,omitempty"`   // in memory before the load, the heap of a node without links taken off
+	HeapBytes    float64    `json:"heap_bytes_per_link,omitempty"`   // in memory before the load, the heap of a node without links and the cache of blocks taken off
 	ReadySeconds float64    `json:"ready_seconds,omitempty"`         // from the node's start on an empty disk to ready, all links followed
 	AgainSeconds float64    `json:"ready_again_seconds,omitempty"`   // from its start on the disk that it left
 	Empty        NodeMemory `json:"memory_without_links"`

@@ -145,8 +145,9 @@ func (cfg *RedirectConfig) check(ctx context.Context, s *scene, result *Redirect
 
 // NodeMemory is what a redirect node has in memory.
 type NodeMemory struct {
-	OwnMiB      float64 `json:"own_mib"`  // resident, no file's
-	HeapMiB     float64 `json:"heap_mib"` // in use after a collection
+	OwnMiB      float64 `json:"own_mib"`    // resident, no file's
+	HeapMiB     float64 `json:"heap_mib"`   // in use after a collection, but for the blocks
+	BlocksMiB   float64 `json:"blocks_mib"` // of its stores, at most --cache
 	HotLinks    float64 `json:"hot_links"`
 	HotMiB      float64 `json:"hot_mib"`
 	FilterBytes float64 `json:"filter_bytes"` // of the filter over all codes
@@ -156,6 +157,7 @@ const (
 	metricHotLinks   = `hoplog_redirect_memory_links`
 	metricHotBytes   = `hoplog_redirect_memory_bytes{part="links"}`
 	metricFilter     = `hoplog_redirect_memory_bytes{part="filter"}`
+	metricBlocks     = `hoplog_redirect_memory_bytes{part="blocks"}`
 	metricLearnt     = `hoplog_redirect_filter_known`
 	metricHits       = `hoplog_redirect_cache_lookups_total{result="hit"}`
 	metricMisses     = `hoplog_redirect_cache_lookups_total{result="miss"}`
@@ -190,7 +192,8 @@ func (s *scene) memory(ctx context.Context, progress Progress) (m NodeMemory, er
 	if figures, err = metricsOf(ctx, s.admin); err != nil {
 		return m, err
 	}
-	return NodeMemory{OwnMiB: ownMemoryOf(s.node.pid()), HeapMiB: figures[metricHeap] / (1 << 20), HotLinks: figures[metricHotLinks],
+	return NodeMemory{OwnMiB: ownMemoryOf(s.node.pid()), HeapMiB: (figures[metricHeap] - figures[metricBlocks]) / (1 << 20),
+		BlocksMiB: figures[metricBlocks] / (1 << 20), HotLinks: figures[metricHotLinks],
 		HotMiB: figures[metricHotBytes] / (1 << 20), FilterBytes: figures[metricFilter]}, nil
 }
 
