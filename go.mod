@@ -18,6 +18,7 @@ require (
 	github.com/gofrs/flock v0.13.2
 	github.com/google/uuid v1.6.0
 	github.com/klauspost/compress v1.20.3
+	github.com/maypok86/otter/v2 v2.4.0
 	github.com/mileusna/useragent v1.3.5
 	github.com/oapi-codegen/runtime v1.9.0
 	github.com/planetscale/vtprotobuf v0.6.0
