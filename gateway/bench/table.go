@@ -181,7 +181,7 @@ func (r *RedirectResult) rows(command string) (rows []row) {
 	}
 	if r.ReadySeconds > 0 {
 		add("a redirect node with "+links, "", figureOf("built from the log in %s s", r.ReadySeconds, tenths), figureOf("started again in %s s", r.AgainSeconds, tenths),
-			figureOf("%s bytes of disk a link", r.DiskBytes, thousands), figureOf("%s bytes of memory a link that is not hot", r.HeapBytes, tenths),
+			figureOf("%s bytes of disk a link", r.DiskBytes, thousands), figureOf("%s bytes of heap a link beside blocks of the store", r.HeapBytes, tenths),
 			figureOf("%s MiB", r.MemoryMiB, thousands))
 	}
 	return rows
