@@ -140,8 +140,6 @@ func (r *statusReport) effectsOff(say func(part, off, do string)) {
 		if n := total(e.Lag); n > muchBehind {
 			say("effects "+e.Handler, fmt.Sprintf("%d records behind", n), "it is catching up, or the other side is slow: watch whether the number falls; another effects process shares the work")
 		}
-	}
-	for _, e := range r.Effects {
 		if e.Queued != nil && *e.Queued > muchBehind {
 			say("effects "+e.Handler, fmt.Sprintf("%d links wait that lists concern, or that were put back", *e.Queued),
 				"caches outside may hold answers that are refused by now: watch whether the number falls; more links in a request (--purge-batch) go faster")

@@ -278,8 +278,6 @@ func (c effectsCollector) Collect(out chan<- prometheus.Metric) {
 		for p, lag := range s.Lag {
 			out <- prometheus.MustNewConstMetric(metricEffLag, prometheus.GaugeValue, float64(lag), s.Handler, fmt.Sprint(p))
 		}
-	}
-	for _, s := range list {
 		if s.Queued != nil {
 			out <- prometheus.MustNewConstMetric(metricQueued, prometheus.GaugeValue, float64(*s.Queued), s.Handler)
 		}

@@ -118,10 +118,8 @@ func patientBatch(ctx context.Context, api *client.API, from int, links []client
 // stage lets the process settle and notes how it is.
 func (cfg *MemoryConfig) stage(ctx context.Context, t *target, result *MemoryResult, name string, ready time.Duration) error {
 	cfg.Progress.tell("settling: "+name, 0, 0)
-	select {
-	case <-time.After(cfg.Settle):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := pause(ctx, cfg.Settle); err != nil {
+		return err
 	}
 	s := MemoryStage{Name: name, MiB: memoryOf(t.own.pid()), OwnMiB: ownMemoryOf(t.own.pid()), ReadyS: ready.Seconds()}
 	if child := childOf(t.own.pid()); child != 0 {

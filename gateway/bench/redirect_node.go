@@ -180,10 +180,8 @@ func (s *scene) memory(ctx context.Context, progress Progress) (m NodeMemory, er
 			return m, fmt.Errorf("the redirect node has read %.0f %% of its codes for its filter after %v", 100*figures[metricLearnt], learntWithin)
 		}
 		progress.tell("waiting for the filter over all codes", int64(100*figures[metricLearnt]), 100)
-		select {
-		case <-time.After(readyPoll):
-		case <-ctx.Done():
-			return m, ctx.Err()
+		if err := pause(ctx, readyPoll); err != nil {
+			return m, err
 		}
 	}
 	if _, err := askAdmin(ctx, s.admin, collectedProfile); err != nil {

@@ -124,10 +124,8 @@ func (t *target) visit(ctx context.Context, node, domain, code, want string) err
 		if time.Since(began) > visitWithin {
 			return err
 		}
-		select {
-		case <-time.After(readyPoll):
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
+		if ended := pause(ctx, readyPoll); ended != nil {
+			return errors.Join(err, ended)
 		}
 	}
 }

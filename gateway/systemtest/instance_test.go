@@ -318,25 +318,26 @@ func (p *process) tryVisit(method, path string, headers ...string) (a answer, er
 // eventually polls until probe is true, 10 s at most.
 func (p *process) eventually(what string, probe func() bool) time.Duration {
 	p.t.Helper()
-	began := time.Now()
-	for time.Since(began) < 10*time.Second {
-		if probe() {
-			return time.Since(began)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	p.t.Fatalf("not within 10 s: %s", what)
-	return 0
+	return p.within(10*time.Second, 10*time.Millisecond, what, probe)
 }
 
 // atLast is eventually for as long as brokers and groups need that were killed on a busy machine.
 func (p *process) atLast(what string, probe func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(readyWithin); !probe(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			p.t.Fatalf("not within %s: %s", readyWithin, what)
+	p.within(readyWithin, 50*time.Millisecond, what, probe)
+}
+
+func (p *process) within(most, poll time.Duration, what string, probe func() bool) time.Duration {
+	p.t.Helper()
+	began := time.Now()
+	for time.Since(began) < most {
+		if probe() {
+			return time.Since(began)
 		}
+		time.Sleep(poll)
 	}
+	p.t.Fatalf("not within %s: %s", most, what)
+	return 0
 }
 
 // freeAddr finds a free port below those of outgoing connections (from 32768 on Linux), so that none of these takes it while
