@@ -140,10 +140,13 @@ func (e *Embedded) attend(cfg EmbeddedConfig, report *segments.Report, before se
 		log.Close()
 		return err
 	}
+	if e.roll, err = attendance.Keep(e.cluster, logger, kgo.SeedBrokers(e.addr), kgo.ClientID(embeddedClusterID)); err != nil {
+		log.Close()
+		return err
+	}
 	e.log = log
 	e.recorder = startRecorder(log, cfg.Dir, before, logger)
 	e.trimmer = startTrimmer(log, e.recorder, cfg, logger)
-	e.roll = attendance.Keep(e.cluster, logger, kgo.SeedBrokers(e.addr), kgo.ClientID(embeddedClusterID))
 	return nil
 }
 

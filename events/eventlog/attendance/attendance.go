@@ -7,97 +7,93 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
+	// poll is how often who waits is vouched for: several times in any session that is in use.
 	poll = 500 * time.Millisecond
-	// grace is how much later than its session's end a member is made to leave: the broker is to be first.
-	grace = time.Second
 	// joinGrace is how much longer than the rebalance timeout a client may wait for the answer to a join: ours 2 s, Java's 5 s.
 	joinGrace = 6 * time.Second
-	// leaveTimeout bounds one request to leave; the next poll tries again.
-	leaveTimeout = 5 * time.Second
-	stable       = "Stable"
+	// timeout bounds one heartbeat; the next poll tries again.
+	timeout = 5 * time.Second
+	// states of a group in which it answers nobody: joins in the first, syncs in the second
+	preparing  = "PreparingRebalance"
+	completing = "CompletingRebalance"
 )
 
-// Roll hears which members of which groups give a sign of life.
+// Roll hears who asks to join groups, and vouches for them while they wait.
 type Roll struct {
 	cluster *kfake.Cluster
 	logger  *slog.Logger
-	client  []kgo.Opt
+	client  *kgo.Client
 	stop    context.CancelFunc
 	done    chan struct{}
 
 	mu     sync.Mutex // guards what follows; never held while the broker is asked
-	groups map[string]*group
+	groups map[string]group
 }
 
-type group struct {
-	members map[string]member
-	epoch   int32
-	since   time.Time // since when it was seen stable in this epoch; zero: it is not
-}
+// group is the members of one whose latest join or sync may wait for its answer, by their ids.
+type group map[string]request
 
-type member struct {
-	session, rebalance time.Duration
-	heard              time.Time
+// request is such a join or sync.
+type request struct {
+	heard  time.Time
+	until  time.Time // when its member would have asked again; zero: the broker lets nobody wait for so long
+	waits  string    // the state of the group in which it waits; none: it does not
+	looked bool      // at the group since
+	epoch  int32     // of the group then
 }
 
 // Keep starts to call the roll of a broker, until Close. client says how the broker is reached.
-func Keep(cluster *kfake.Cluster, logger *slog.Logger, client ...kgo.Opt) *Roll {
-	r := &Roll{cluster: cluster, logger: logger, client: client, done: make(chan struct{}), groups: map[string]*group{}}
-	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat} {
+func Keep(cluster *kfake.Cluster, logger *slog.Logger, client ...kgo.Opt) (*Roll, error) {
+	r := &Roll{cluster: cluster, logger: logger, done: make(chan struct{}), groups: map[string]group{}}
+	var err error
+	if r.client, err = kgo.NewClient(client...); err != nil {
+		return nil, fmt.Errorf("making kafka client: %w", err)
+	}
+	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup} {
 		cluster.ControlKey(int16(key), r.hear)
 	}
 	var life context.Context
 	life, r.stop = context.WithCancel(context.Background())
 	go r.run(life)
-	return r
+	return r, nil
 }
 
 // Close ends the roll. It must be called before the broker is closed.
 func (r *Roll) Close() {
 	r.stop()
 	<-r.done
+	r.client.Close()
 }
 
-// hear notes a sign of life and leaves the request to the broker.
-func (r *Roll) hear(request kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // the broker's signature
+// hear notes a request and leaves it to the broker.
+func (r *Roll) hear(heard kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // the broker's signature
 	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch q := request.(type) {
+	switch q := heard.(type) {
 	case *kmsg.JoinGroupRequest:
 		if q.MemberID != "" { // who has no id yet asks for one and joins with it
-			r.group(q.Group).members[q.MemberID] = member{session: milliseconds(q.SessionTimeoutMillis),
-				rebalance: milliseconds(q.RebalanceTimeoutMillis), heard: now}
+			r.note(q.Group, q.MemberID, request{heard: now, waits: preparing,
+				until: now.Add(time.Duration(q.RebalanceTimeoutMillis)*time.Millisecond + joinGrace)})
 		}
 	case *kmsg.SyncGroupRequest:
-		r.group(q.Group).heard(q.MemberID, now)
-	case *kmsg.HeartbeatRequest:
-		r.group(q.Group).heard(q.MemberID, now)
+		r.note(q.Group, q.MemberID, request{heard: now, waits: completing})
 	}
 	return nil, nil, false
 }
 
-func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
-
-// group returns a group's page; r.mu is held.
-func (r *Roll) group(name string) *group {
+func (r *Roll) note(name, member string, q request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.groups[name] == nil {
-		r.groups[name] = &group{members: map[string]member{}}
+		r.groups[name] = group{}
 	}
-	return r.groups[name]
-}
-
-func (g *group) heard(id string, now time.Time) {
-	if m, known := g.members[id]; known {
-		m.heard = now
-		g.members[id] = m
+	if !q.heard.Before(r.groups[name][member].heard) {
+		r.groups[name][member] = q
 	}
 }
 
@@ -124,91 +120,59 @@ func (r *Roll) names() (names []string) {
 	return names
 }
 
-// call makes the members of a group leave who are silent for too long.
+// call vouches for the members of a group that wait.
 func (r *Roll) call(life context.Context, name string) {
+	asked := time.Now()
 	info := r.cluster.GroupInfo(name)
 	if info == nil {
 		info = &kfake.GroupInfo{Group: name}
 	}
-	for _, id := range r.silent(info, time.Now()) {
-		if err := r.leave(life, name, id); err != nil {
-			if life.Err() == nil {
-				r.logger.Warn("removing a dead group member failed", "group", name, "member", id, "error", err)
-			}
-			continue
+	for _, id := range r.waiting(info, asked) {
+		if err := r.vouch(life, info, id); err != nil && life.Err() == nil {
+			r.logger.Warn("vouching for a group member that waits failed", "group", name, "member", id, "error", err)
+			r.note(name, id, request{heard: asked}) // for the next look, if nothing is heard meanwhile
 		}
-		r.logger.Warn("group member removed that died while it joined", "group", name, "member", id)
 	}
 }
 
-// silent returns who should leave, and forgets who has left.
-func (r *Roll) silent(info *kfake.GroupInfo, now time.Time) (ids []string) {
+// waiting returns who may have waited since the last look, and forgets who no longer does; info is not older than asked.
+func (r *Roll) waiting(info *kfake.GroupInfo, asked time.Time) (ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.groups[info.Group]
-	g.look(info, now)
-	present := map[string]bool{}
-	for _, in := range info.Members {
-		present[in.MemberID] = true
-		if m, known := g.members[in.MemberID]; known && g.dead(m, now) {
-			ids = append(ids, in.MemberID)
-		}
+	members := map[string]bool{}
+	for _, m := range info.Members {
+		members[m.MemberID] = true
 	}
-	for id, m := range g.members {
-		if !present[id] && now.Sub(m.heard) > m.session+m.rebalance {
-			delete(g.members, id)
+	for id, q := range g {
+		if q.heard.After(asked) {
+			continue
 		}
+		if members[id] && (q.until.IsZero() || asked.Before(q.until)) {
+			ids = append(ids, id)
+			if info.State == q.waits && (!q.looked || info.Epoch == q.epoch) {
+				q.looked, q.epoch = true, info.Epoch
+				g[id] = q
+				continue
+			}
+		}
+		delete(g, id)
 	}
-	if len(g.members) == 0 {
+	if len(g) == 0 {
 		delete(r.groups, info.Group)
 	}
 	return ids
 }
 
-func (g *group) look(info *kfake.GroupInfo, now time.Time) {
-	if info.State != stable {
-		g.since = time.Time{}
-	} else if g.since.IsZero() || info.Epoch != g.epoch {
-		g.since, g.epoch = now, info.Epoch
-	}
-}
-
-// dead reports whether a member is silent for too long. In a stable group everybody speaks several times in a session. In one that
-// waits for its members, who has joined waits, and joins again after the rebalance timeout and a few seconds.
-func (g *group) dead(m member, now time.Time) bool {
-	silent := now.Sub(m.heard)
-	if g.since.IsZero() {
-		return silent > m.session+m.rebalance+joinGrace
-	}
-	return silent > m.session+grace && now.Sub(g.since) > m.session+grace
-}
-
-// leave says on a member's behalf that it leaves.
-func (r *Roll) leave(life context.Context, name, id string) error {
-	ctx, cancel := context.WithTimeout(life, leaveTimeout)
+// vouch gives a sign of life on a member's behalf. If the group changed since it was looked at, the broker refuses it: the next
+// look decides.
+func (r *Roll) vouch(life context.Context, info *kfake.GroupInfo, id string) error {
+	ctx, cancel := context.WithTimeout(life, timeout)
 	defer cancel()
-	client, err := kgo.NewClient(r.client...)
-	if err != nil {
-		return fmt.Errorf("making kafka client: %w", err)
-	}
-	defer client.Close()
-	request := kmsg.NewPtrLeaveGroupRequest()
-	request.Group, request.MemberID = name, id
-	who := kmsg.NewLeaveGroupRequestMember()
-	who.MemberID = id
-	request.Members = append(request.Members, who)
-	response, err := request.RequestWith(ctx, client)
-	if err != nil {
-		return fmt.Errorf("leaving group: %w", err)
-	}
-	codes := []int16{response.ErrorCode}
-	for _, m := range response.Members {
-		codes = append(codes, m.ErrorCode)
-	}
-	for _, code := range codes {
-		if err := kerr.ErrorForCode(code); err != nil {
-			return fmt.Errorf("leaving group: %w", err)
-		}
+	q := kmsg.NewPtrHeartbeatRequest()
+	q.Group, q.MemberID, q.Generation = info.Group, id, info.Epoch
+	if _, err := q.RequestWith(ctx, r.client); err != nil {
+		return fmt.Errorf("sending heartbeat: %w", err)
 	}
 	return nil
 }

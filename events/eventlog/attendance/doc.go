@@ -1,11 +1,10 @@
-// Package attendance makes members of consumer groups leave whom the embedded broker would keep for ever.
+// Package attendance gives members of the embedded broker's consumer groups the sessions that they have on Apache Kafka.
 //
-// The broker starts a member's session when it answers the member's JoinGroup or SyncGroup, and only if the connection still
-// stands. A process that dies while it waits for the answer to its first JoinGroup has no session that could end: it gets
-// partitions that nobody else gets until the broker starts again, and every later rebalance waits for it. Apache Kafka starts
-// the session in either case.
+// Two things differ there. The broker starts a member's session when it answers the member's JoinGroup or SyncGroup, and only
+// if the connection still stands: a process that dies while it waits for the answer has no session that could end, and gets
+// partitions that nobody else gets. And a session runs on while the member waits for such an answer: if it ends the member is
+// dropped, and never answered. So whoever waits is vouched for with heartbeats, until the first look that finds the answer out:
+// from there on it has one session, which it must extend itself.
 //
-// Invariant: only a member that took part in the classic protocol is made to leave, and only when it said nothing for longer
-// than the protocol allows where it stands: its session in a group that is stable for so long, the time after which it would
-// have joined again in one that waits for its members. It must not import anything of this module.
+// Invariant: nobody is vouched for for longer than the protocol lets a member wait. It must not import anything of this module.
 package attendance

@@ -66,7 +66,10 @@ func (b *Broker) start() (err error) {
 	if err != nil {
 		return fmt.Errorf("starting the virtual broker: %w", err)
 	}
-	b.roll = attendance.Keep(b.cluster, b.logger, kgo.SeedBrokers(b.Addr()), kgo.Dialer(b.network.DialContext))
+	if b.roll, err = attendance.Keep(b.cluster, b.logger, kgo.SeedBrokers(b.Addr()), kgo.Dialer(b.network.DialContext)); err != nil {
+		b.cluster.Close()
+		return fmt.Errorf("calling the roll of the virtual broker: %w", err)
+	}
 	return nil
 }
 
