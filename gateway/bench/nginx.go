@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type nginx struct {
 	addr string
 	cpu  cpuMeter
 	dir  string
+	name string // with its version
 }
 
 const nginxConfig = `daemon off; worker_processes 1; pid %[1]s/pid; error_log %[1]s/error.log;
@@ -47,7 +49,7 @@ func startNginx(ctx context.Context, parent string) (n *nginx, why string, err e
 	if err != nil {
 		return nil, "", fmt.Errorf("starting nginx: %w", err)
 	}
-	n = &nginx{dir: dir}
+	n = &nginx{dir: dir, name: nginxName(ctx, binary)}
 	if err := n.start(ctx, binary); err != nil {
 		return nil, fmt.Sprintf("nginx did not start, there is no ratio to it: %v", errors.Join(err, n.stop())), ctx.Err()
 	}
@@ -62,6 +64,15 @@ func findNginx() string {
 		}
 	}
 	return ""
+}
+
+// nginxName asks a binary for its version, which the distribution chooses: "nginx/1.22.1".
+func nginxName(ctx context.Context, binary string) string {
+	said, err := exec.CommandContext(ctx, binary, "-v").CombinedOutput()
+	if _, version, found := strings.Cut(string(said), "nginx/"); found && err == nil {
+		return "nginx/" + strings.TrimSpace(version)
+	}
+	return "nginx"
 }
 
 func (n *nginx) start(ctx context.Context, binary string) error {

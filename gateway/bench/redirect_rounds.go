@@ -75,7 +75,7 @@ func (cfg *RedirectConfig) sides(s, small *scene, beside *nginx, result *Redirec
 		sides = append(sides, s.side(result.Few, count), small.side(result.Small, count))
 	}
 	if beside != nil {
-		result.Nginx, result.NginxBusy = &RedirectServer{Name: "nginx return 302"}, &RedirectServer{Name: "nginx beside log and sink"}
+		result.Nginx, result.NginxBusy = &RedirectServer{Name: beside.name + " return 302"}, &RedirectServer{Name: beside.name + " beside log and sink"}
 		sides = append(sides, side{into: result.Nginx, addr: beside.addr, cpu: beside.cpu, visits: all.visits, scene: s, half: true},
 			side{into: result.NginxBusy, addr: beside.addr, cpu: beside.cpu, visits: all.visits, scene: s, busy: true, half: true})
 	}
