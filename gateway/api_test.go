@@ -42,6 +42,7 @@ func TestAPI(t *testing.T) {
 		{"bodies", testAPIBodies},
 		{"parameters", testAPIParameters},
 		{"routes", testAPIRoutes},
+		{"head", testAPIHead},
 		{"keys", testAPIKeys},
 		{"description", testAPIDescription},
 		{"page", testAPIPage},
