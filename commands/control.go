@@ -26,14 +26,16 @@ type Control struct {
 	// names leads from a domain's namespace and from its aliases to the domain.
 	names    map[string]*pb.Domain
 	fallback *pb.Domain
-	keys     map[[32]byte]*KeyItem
-	next     map[uint32]uint64
-	codeKeys []*pb.PermutationKey
-	reserved map[string]struct{}
-	lists    *Lists
-	switches [len(TrustTiers)]Switch
-	changes  controlChanges
-	requests controlRequests
+	// domainSeqs are the control positions of the domains' last changes.
+	domainSeqs map[string]uint64
+	keys       map[[32]byte]*KeyItem
+	next       map[uint32]uint64
+	codeKeys   []*pb.PermutationKey
+	reserved   map[string]struct{}
+	lists      *Lists
+	switches   [len(TrustTiers)]Switch
+	changes    controlChanges
+	requests   controlRequests
 	// lean: changes and requests are not kept.
 	lean bool
 }
@@ -139,9 +141,9 @@ func (c *Control) applyLists(event *pb.Event, e *pb.Envelope) {
 func (c *Control) apply(event *pb.Event, e *pb.Envelope) {
 	switch kind := event.GetKind().(type) {
 	case *pb.Event_DomainAdded:
-		c.putDomain(kind.DomainAdded.GetDomain())
+		c.putDomain(kind.DomainAdded.GetDomain(), e.GetSeq())
 	case *pb.Event_DomainUpdated:
-		c.putDomain(kind.DomainUpdated.GetDomain())
+		c.putDomain(kind.DomainUpdated.GetDomain(), e.GetSeq())
 	case *pb.Event_KeyAdded:
 		item := &KeyItem{ApiKey: kind.KeyAdded.GetKey(), AddedUS: e.GetStamp().GetTimeUs(), Actor: e.GetActor(), Seq: e.GetSeq()}
 		c.keys = with(c.keys, [32]byte(item.GetHash()), item)

@@ -18,8 +18,17 @@ func (c *Control) NotFoundURL(namespace string) string {
 	return c.Domains()[namespace].GetNotFoundUrl()
 }
 
-// putDomain folds a domain as it is from now on. Its names never change.
-func (c *Control) putDomain(d *pb.Domain) {
+// DomainSeq returns the control position of a domain's last change, which is the domain's version; 0: there is no such domain.
+func (c *Control) DomainSeq(namespace string) uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.domainSeqs[namespace]
+}
+
+// putDomain folds a domain as it is from a control position on. Its names never change.
+func (c *Control) putDomain(d *pb.Domain, seq uint64) {
+	c.domainSeqs = with(c.domainSeqs, d.GetNamespace(), seq)
 	c.domains = with(c.domains, d.GetNamespace(), d)
 	c.names = with(c.names, d.GetNamespace(), d)
 	for _, alias := range d.GetAliases() {
@@ -61,6 +70,9 @@ func decideDomainUpdate(c *Control, u *pb.UpdateDomain, nowUS int64) (*pb.Event,
 	old := c.Domains()[u.GetNamespace()]
 	if old == nil {
 		return nil, Refuse(CodeNotFound, "", "there is no such domain")
+	}
+	if err := checkVersion("domain", c.DomainSeq(u.GetNamespace()), u.GetIfSeq(), u.GetOrSeqs()); err != nil {
+		return nil, err
 	}
 	for _, name := range u.GetFields() {
 		if name != FieldNotFoundURL {

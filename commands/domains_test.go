@@ -68,6 +68,46 @@ func TestDomainsAreUpdated(t *testing.T) {
 	}
 }
 
+// A domain's version is where in the control log it last changed, and a caller may demand it.
+func TestDomainVersions(t *testing.T) {
+	const url, field = "https://example.com/none", commands.FieldNotFoundURL
+	c := controlled(t, addDomain(&pb.Domain{Namespace: "s.example"}), addDomain(&pb.Domain{Namespace: "b.example"}), updateDomain("s.example", url, field), words("admin"))
+	if s, b, x := c.DomainSeq("s.example"), c.DomainSeq("b.example"), c.DomainSeq("x.example"); s != 3 || b != 2 || x != 0 {
+		t.Fatalf("versions %d, %d, %d; wanted 3, 2, 0", s, b, x)
+	}
+	if none := (*commands.Control)(nil); none.DomainSeq("s.example") != 0 {
+		t.Error("a version before there is a domain")
+	}
+	for name, x := range map[string]struct {
+		seq  uint64
+		or   []uint64
+		code string
+	}{
+		"any":                      {0, nil, ""},
+		"the present":              {3, nil, ""},
+		"one of several":           {1, []uint64{2, 3}, ""},
+		"the one before":           {1, nil, commands.CodeVersionMismatch},
+		"the log's end":            {4, nil, commands.CodeVersionMismatch},
+		"none of several":          {1, []uint64{2, 4}, commands.CodeVersionMismatch},
+		"one that nothing has":     {commands.NoVersion, nil, commands.CodeVersionMismatch},
+		"another domain's version": {2, nil, commands.CodeVersionMismatch},
+	} {
+		for what, to := range map[string]string{"changed": "https://example.com/other", "as it is": url} {
+			command := updateDomain("s.example", to, field)
+			command.GetUpdateDomain().IfSeq, command.GetUpdateDomain().OrSeqs = x.seq, x.or
+			d := commands.DecideControl(c, command, 0)
+			if d.Outcome.GetError() != x.code || (len(d.Events) == 1) != (x.code == "" && to != url) {
+				t.Errorf("%s, %s: %v", name, what, d)
+			}
+		}
+	}
+	gone := updateDomain("x.example", url, field)
+	gone.GetUpdateDomain().IfSeq = 3
+	if d := commands.DecideControl(c, gone, 0); d.Outcome.GetError() != commands.CodeNotFound {
+		t.Errorf("an unknown domain: %v", d)
+	}
+}
+
 // Nodes that keep no history obey all the same.
 func TestLeanControlFollowsDomains(t *testing.T) {
 	lean := commands.LeanControl()

@@ -253,7 +253,7 @@ func counts(twin *pb.Link, c LinkCommand) bool {
 }
 
 func decideUpdate(s State, c LinkCommand, update *pb.UpdateLink) (Decision, *Refusal) {
-	if err := checkAddressed(s.Link, c, update.GetIfVersion(), update.GetReason()); err != nil {
+	if err := checkAddressed(s.Link, c, update.GetReason(), update.GetIfVersion(), update.GetOrVersions()); err != nil {
 		return Decision{}, err
 	}
 	content, err := merged(s.Link.GetContent(), update.GetContent(), update.GetFields())
@@ -283,7 +283,7 @@ func decideUpdate(s State, c LinkCommand, update *pb.UpdateLink) (Decision, *Ref
 }
 
 func decideStatus(s State, c LinkCommand, change *pb.ChangeLinkStatus) (Decision, *Refusal) {
-	if err := checkAddressed(s.Link, c, change.GetIfVersion(), change.GetReason()); err != nil {
+	if err := checkAddressed(s.Link, c, change.GetReason(), change.GetIfVersion(), change.GetOrVersions()); err != nil {
 		return Decision{}, err
 	}
 	if _, known := pb.StatusAction_name[int32(change.GetAction())]; !known || change.GetAction() == pb.StatusAction_STATUS_ACTION_UNSPECIFIED {
@@ -302,7 +302,7 @@ func decideStatus(s State, c LinkCommand, change *pb.ChangeLinkStatus) (Decision
 }
 
 // checkAddressed judges what every command on an existing link has in common. Foreign links are not there for the caller.
-func checkAddressed(link *pb.Link, c LinkCommand, ifVersion uint64, reason string) *Refusal {
+func checkAddressed(link *pb.Link, c LinkCommand, reason string, ifVersion uint64, orVersions []uint64) *Refusal {
 	if events.BucketOf(c.GetNamespace(), c.GetCode()) != c.Bucket {
 		return Refuse(CodeInvalidRequest, "code", "the code routes to another bucket than the command's")
 	}
@@ -312,10 +312,7 @@ func checkAddressed(link *pb.Link, c LinkCommand, ifVersion uint64, reason strin
 	if link == nil || link.GetDeleted() || link.GetRef().GetOwner() != c.GetRequest().GetOwner() {
 		return Refuse(CodeNotFound, "", fmt.Sprintf("there is no link %s/%s", c.GetNamespace(), c.GetCode()))
 	}
-	if ifVersion != 0 && ifVersion != link.GetVersion() {
-		return Refuse(CodeVersionMismatch, "", fmt.Sprintf("the link is at version %d, not %d; read it again", link.GetVersion(), ifVersion))
-	}
-	return nil
+	return checkVersion("link", link.GetVersion(), ifVersion, orVersions)
 }
 
 // at is the decision that nothing changes: the link stays as it is.

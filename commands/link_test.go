@@ -1,6 +1,7 @@
 package commands_test
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -295,6 +296,21 @@ func TestUpdate(t *testing.T) {
 	t.Run("stale", func(t *testing.T) {
 		given(t, made(t, nil)).when(to("https://example.com/2", 7)).refused("version_mismatch", "")
 		given(t, made(t, nil), r.envelope()).when(other(to("https://example.com/3", 1), "k9")).refused("version_mismatch", "")
+	})
+	t.Run("one of several versions", func(t *testing.T) {
+		to := func(or ...uint64) commands.LinkCommand {
+			return update(&pb.UpdateLink{Content: content("https://example.com/2"), Fields: []string{"target"}, IfVersion: 7, OrVersions: or})
+		}
+		given(t, made(t, nil)).when(to(9, 1)).then("link.updated")
+		given(t, made(t, nil)).when(to(9, 2)).refused("version_mismatch", "")
+		given(t, made(t, nil)).when(status(pb.StatusAction_DISABLE, func(c *pb.ChangeLinkStatus) { c.IfVersion, c.OrVersions = 7, []uint64{1} })).then("link.disabled")
+	})
+	t.Run("no version at all", func(t *testing.T) {
+		r := given(t, made(t, nil)).when(to("https://example.com/2", commands.NoVersion))
+		r.refused("version_mismatch", "")
+		if detail := r.Outcome.GetDetail(); !strings.Contains(detail, "version 1,") || strings.Contains(detail, "18446744073709551615") {
+			t.Error(detail)
+		}
 	})
 	t.Run("no link", func(t *testing.T) { given(t).when(to("https://example.com/2", 0)).refused("not_found", "") })
 	t.Run("foreign link", func(t *testing.T) {

@@ -18,7 +18,7 @@ const (
 	CodeNotFound = "not_found"
 	// CodeForbidden: the caller may not do this to this link.
 	CodeForbidden = "forbidden"
-	// CodeVersionMismatch: the link has another version than the caller asked for.
+	// CodeVersionMismatch: the link or domain has another version than the caller asked for.
 	CodeVersionMismatch = "version_mismatch"
 	// CodeIdempotencyKeyReused: the key was used with another body.
 	CodeIdempotencyKeyReused = "idempotency_key_reused"

@@ -412,6 +412,9 @@ type Domain struct {
 
 	// Owner Who may create links on it; null for everybody.
 	Owner *string `json:"owner"`
+
+	// Version Grows with each change, but is not dense; what `ETag` carries.
+	Version uint64 `json:"version"`
 }
 
 // DomainPage defines model for DomainPage.
@@ -948,6 +951,9 @@ type GetDomainParams struct {
 type UpdateDomainParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
+	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
@@ -1016,7 +1022,7 @@ type DeleteLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1034,7 +1040,7 @@ type UpdateLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1046,7 +1052,7 @@ type BanLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1058,7 +1064,7 @@ type DisableLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1070,7 +1076,7 @@ type EnableLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1111,7 +1117,7 @@ type UnbanLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -2006,6 +2012,25 @@ func (siw *ServerInterfaceWrapper) UpdateDomain(c *gin.Context) {
 		}
 
 		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch RequiredVersion
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for If-Match, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter If-Match: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IfMatch = &IfMatch
 
 	}
 

@@ -112,6 +112,11 @@ func NewAPI(deps APIDeps) (http.Handler, error) {
 	})
 	RegisterHandlersWithOptions(engine, a, GinServerOptions{ErrorHandler: a.badParameter})
 	engine.GET("/", servePage)
+	for _, route := range engine.Routes() { // the server lets no body through in answer to HEAD
+		if route.Method == http.MethodGet {
+			engine.HEAD(route.Path, route.HandlerFunc)
+		}
+	}
 	return engine, nil
 }
 

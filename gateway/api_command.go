@@ -211,7 +211,7 @@ func (f *linkFields) instant(field, text string) (int64, error) {
 }
 
 // update turns the fields of an update into its command.
-func (d *draft) update(f *linkFields, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error) {
+func (d *draft) update(f *linkFields, namespace, code string, demanded ifMatch) (*pb.LinkCommand, error) {
 	content, err := f.contentOf()
 	if err != nil {
 		return nil, err
@@ -221,17 +221,18 @@ func (d *draft) update(f *linkFields, namespace, code string, ifVersion uint64) 
 	}
 	c := d.command(namespace, code)
 	slices.Sort(f.present) // the order of a body's fields does not make another request of it
-	c.Kind = &pb.LinkCommand_Update{Update: &pb.UpdateLink{Content: content, Fields: f.present, IfVersion: ifVersion, Reason: f.reason}}
+	c.Kind = &pb.LinkCommand_Update{Update: &pb.UpdateLink{Content: content, Fields: f.present, IfVersion: demanded.version, OrVersions: demanded.or, Reason: f.reason}}
 	return c, nil
 }
 
 // change makes the command of a change of status.
-func (d *draft) change(action pb.StatusAction, namespace, code, reason string, legal bool, ifVersion uint64) (*pb.LinkCommand, error) {
+func (d *draft) change(action pb.StatusAction, namespace, code, reason string, legal bool, demanded ifMatch) (*pb.LinkCommand, error) {
 	if r := commands.CheckReason(reason); r != nil {
 		return nil, r
 	}
 	c := d.command(namespace, code)
-	c.Kind = &pb.LinkCommand_ChangeStatus{ChangeStatus: &pb.ChangeLinkStatus{Action: action, Reason: reason, Legal: legal || isLegal(reason), IfVersion: ifVersion}}
+	c.Kind = &pb.LinkCommand_ChangeStatus{ChangeStatus: &pb.ChangeLinkStatus{Action: action, Reason: reason, Legal: legal || isLegal(reason),
+		IfVersion: demanded.version, OrVersions: demanded.or}}
 	return c, nil
 }
 

@@ -69,7 +69,7 @@ func readDescription() (*description, error) {
 	for path, item := range api.Paths {
 		route := routeOf(path)
 		for method, operation := range map[string]*openAPIOperation{
-			http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete,
+			http.MethodGet: item.Get, http.MethodHead: item.Get, http.MethodPost: item.Post, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete,
 		} {
 			if operation == nil {
 				continue

@@ -21,6 +21,11 @@ func (a *api) UpdateDomain(c *gin.Context, name LinkDomain, p UpdateDomainParams
 		a.fail(c, err)
 		return
 	}
+	demanded, err := parseIfMatch(p.IfMatch)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
 	domain, err := a.domainAt(d.control, name)
 	if err != nil {
 		a.fail(c, err)
@@ -36,12 +41,14 @@ func (a *api) UpdateDomain(c *gin.Context, name LinkDomain, p UpdateDomainParams
 		a.fail(c, err)
 		return
 	}
-	update.Namespace = domain.GetNamespace()
+	update.Namespace, update.IfSeq, update.OrSeqs = domain.GetNamespace(), demanded.version, demanded.or
 	a.submitControl(c, d, &pb.ControlCommand{Kind: &pb.ControlCommand_UpdateDomain{UpdateDomain: update}}, func(o controlOutcome) (int, any) {
+		shown := showDomain(a.Control.Current(), update.GetNamespace())
 		if len(o.events) > 0 {
-			return http.StatusOK, showDomain(o.events[0].GetDomainUpdated().GetDomain())
+			shown = shownDomain(o.events[0].GetDomainUpdated().GetDomain(), o.seq)
 		}
-		return http.StatusOK, showDomain(a.Control.Current().Resolve(update.GetNamespace()))
+		c.Header("ETag", etag(shown.Version))
+		return http.StatusOK, shown
 	})
 }
 
@@ -94,7 +101,9 @@ func (a *api) GetDomain(c *gin.Context, name LinkDomain, p GetDomainParams) {
 		a.fail(c, err)
 		return
 	}
-	writeJSON(c, http.StatusOK, showDomain(domain))
+	shown := showDomain(state, domain.GetNamespace())
+	c.Header("ETag", etag(shown.Version))
+	writeJSON(c, http.StatusOK, shown)
 }
 
 // ListDomains answers GET /v1/domains.
@@ -122,7 +131,7 @@ func (a *api) ListDomains(c *gin.Context, p ListDomainsParams) {
 	names = names[first:]
 	page := DomainPage{Domains: []Domain{}, Position: controlPosition(state.Seq)}
 	for _, name := range names[:min(limit, len(names))] {
-		page.Domains = append(page.Domains, showDomain(state.Domains()[name]))
+		page.Domains = append(page.Domains, showDomain(state, name))
 	}
 	if len(names) > limit {
 		cursor := base64.RawURLEncoding.EncodeToString([]byte(names[limit-1]))
@@ -131,9 +140,14 @@ func (a *api) ListDomains(c *gin.Context, p ListDomainsParams) {
 	writeJSON(c, http.StatusOK, page)
 }
 
-// showDomain returns the API's form of a domain.
-func showDomain(d *pb.Domain) Domain {
-	return Domain{Domain: d.GetNamespace(), Aliases: append([]string{}, d.GetAliases()...), Owner: optionalText(d.GetOwner()), IsDefault: d.GetIsDefault(),
+// showDomain returns the API's form of a domain that there is.
+func showDomain(state *commands.Control, namespace string) Domain {
+	return shownDomain(state.Domains()[namespace], state.DomainSeq(namespace))
+}
+
+// shownDomain returns the API's form of a domain as a change at a control position left it.
+func shownDomain(d *pb.Domain, seq uint64) Domain {
+	return Domain{Domain: d.GetNamespace(), Version: seq, Aliases: append([]string{}, d.GetAliases()...), Owner: optionalText(d.GetOwner()), IsDefault: d.GetIsDefault(),
 		NotFoundUrl: optionalText(d.GetNotFoundUrl())}
 }
 

@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -61,7 +64,66 @@ func (r *apiRig) testDomains(t *testing.T) {
 		orZero(audit.Events[1].Domain) != apiTestDomain || audit.Events[1].Actor != "key:root" {
 		t.Errorf("%+v", audit)
 	}
+	r.testDomainVersions(t)
 	r.testDomainPages(t)
+}
+
+// A caller who read a domain before it changed changes nothing.
+func (r *apiRig) testDomainVersions(t *testing.T) {
+	const path = "/v1/domains/" + apiTestDomain
+	patch := func(url any, headers ...string) apiAnswer {
+		return r.asAdmin(t, "PATCH", path, map[string]any{"not_found_url": url}, headers...)
+	}
+	version := func(a apiAnswer) uint64 {
+		t.Helper()
+		d := apiInto[Domain](t, a)
+		if a.status != http.StatusOK || d.Version == 0 || a.header.Get("ETag") != etag(d.Version) {
+			t.Errorf("%v with ETag %s", a, a.header.Get("ETag"))
+		}
+		return d.Version
+	}
+	read := version(r.asAdmin(t, "GET", "/v1/domains/"+apiTestAlias, nil))
+	first := patch("https://example.com/1", headerIfMatch, etag(read), headerKey, "domain-version")
+	changed := version(first)
+	if changed <= read || first.header.Get(headerPosition) != controlPosition(changed) {
+		t.Errorf("version %d after %d, at %s", changed, read, first.header.Get(headerPosition))
+	}
+	if again := patch("https://example.com/1", headerIfMatch, etag(read), headerKey, "domain-version"); again.header.Get(headerReplayed) != "true" || version(again) != changed {
+		t.Errorf("a repeat: %v", again)
+	}
+	r.added(t, "denylist", `{"kind":"host","value":"version.evil.example"}`) // moves the control log, not the domain
+	for _, stale := range []string{etag(read), "W/" + etag(changed), `"x"`, etag(read) + `, "18446744073709551615"`} {
+		for _, to := range []any{"https://example.com/2", "https://example.com/1"} {
+			refused := wantProblem(t, patch(to, headerIfMatch, stale), http.StatusPreconditionFailed, ErrorCodeVersionMismatch, "")
+			if !strings.Contains(refused.Detail, "the domain is at version ") {
+				t.Errorf("If-Match %s: %s", stale, refused.Detail)
+			}
+		}
+	}
+	wantProblem(t, patch(nil, headerIfMatch, "1"), http.StatusBadRequest, ErrorCodeInvalidRequest, headerIfMatch)
+	wantProblem(t, r.asAdmin(t, "PATCH", "/v1/domains/nowhere.example", `{}`, headerIfMatch, "*"), http.StatusNotFound, ErrorCodeNotFound, "")
+	if same := version(patch("https://example.com/1", headerIfMatch, etag(changed))); same != changed {
+		t.Errorf("nothing changed, but the version: %d", same)
+	}
+	if now := version(r.asAdmin(t, "GET", path, nil)); now != changed {
+		t.Errorf("read: %d, wanted %d", now, changed)
+	}
+	listed := version(patch("https://example.com/3", headerIfMatch, etag(read)+", "+etag(changed)))
+	var won atomic.Int32
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if patch(fmt.Sprintf("https://example.com/at-once/%d", i), headerIfMatch, etag(listed)).status == http.StatusOK {
+				won.Add(1)
+			}
+		})
+	}
+	if all.Wait(); won.Load() != 1 {
+		t.Errorf("%d of 8 changes to one version were made", won.Load())
+	}
+	if version(patch(nil, headerIfMatch, "*")) <= listed {
+		t.Error("the version did not grow")
+	}
 }
 
 func (r *apiRig) testDomainPages(t *testing.T) {

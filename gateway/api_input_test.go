@@ -133,8 +133,8 @@ func testAPIParameters(t *testing.T, r *apiRig) {
 
 func testAPIRoutes(t *testing.T, r *apiRig) {
 	for _, c := range []struct{ method, path, allow string }{
-		{"PUT", "/v1/links", "GET POST"}, {"HEAD", "/v1/links", "GET POST"}, {"GET", "/v1/links:batch", "POST"}, {"POST", "/v1/links/a/b", "DELETE GET PATCH"},
-		{"GET", "/v1/links/a/b/ban", "POST"}, {"POST", "/v1/openapi.yaml", "GET"}, {"POST", "/", "GET"}, {"BREW", "/v1/links", "GET POST"},
+		{"PUT", "/v1/links", "GET HEAD POST"}, {"HEAD", "/v1/links:batch", "POST"}, {"GET", "/v1/links:batch", "POST"}, {"POST", "/v1/links/a/b", "DELETE GET HEAD PATCH"},
+		{"GET", "/v1/links/a/b/ban", "POST"}, {"POST", "/v1/openapi.yaml", "GET HEAD"}, {"POST", "/", "GET HEAD"}, {"BREW", "/v1/links", "GET HEAD POST"},
 	} {
 		a := r.call(t, c.method, c.path, nil)
 		allow := strings.FieldsFunc(a.header.Get("Allow"), func(r rune) bool { return r == ',' || r == ' ' })
@@ -153,6 +153,40 @@ func testAPIRoutes(t *testing.T, r *apiRig) {
 		"\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "GET //evil HTTP/1.1\r\nHost: x\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		if status := apiRawStatus(t, r, raw); status < 200 || status >= 500 {
 			t.Errorf("%q: %d", raw, status)
+		}
+	}
+}
+
+// HEAD is answered as GET is, without the body, wherever there is a GET.
+func testAPIHead(t *testing.T, r *apiRig) {
+	link := r.create(t, map[string]any{"target": "https://example.com/head"})
+	described, err := theDescription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := []string{"/"}
+	for operation := range described.query {
+		if route, read := strings.CutPrefix(operation, "GET "); read {
+			routes = append(routes, route)
+		}
+	}
+	if len(routes) < 15 {
+		t.Fatalf("only %q are read", routes)
+	}
+	for _, route := range routes {
+		path := strings.NewReplacer(":domain/:code", link.Domain+"/"+link.Code, ":domain", apiTestDomain, ":id", "none", ":key", "none").Replace(route)
+		for _, query := range []string{"", "?nonsense=1"} {
+			for _, key := range []string{apiTestAdmin, "wrong"} {
+				get, head := r.call(t, "GET", path+query, nil, "Key", key), r.call(t, "HEAD", path+query, nil, "Key", key)
+				if head.status != get.status || len(head.body) > 0 || len(get.body) == 0 {
+					t.Errorf("%s%s: GET %d, HEAD %d with %d bytes", path, query, get.status, head.status, len(head.body))
+				}
+				for _, name := range []string{"Content-Type", "ETag", "Cache-Control", "Www-Authenticate"} {
+					if head.header.Get(name) != get.header.Get(name) {
+						t.Errorf("%s%s: %s is %q by HEAD, %q by GET", path, query, name, head.header.Get(name), get.header.Get(name))
+					}
+				}
+			}
 		}
 	}
 }

@@ -51,7 +51,7 @@ func FuzzRequestBodies(f *testing.F) {
 		update, err := decodeUpdate(body)
 		checkBody(t, body, err)
 		if err == nil {
-			_, err := testDraft().update(&update, "s.example", "x", 0)
+			_, err := testDraft().update(&update, "s.example", "x", ifMatch{})
 			checkBodyRefusal(t, body, err)
 		}
 		_, _, err = decodeStatus(body, true)

@@ -42,6 +42,7 @@ func TestAPI(t *testing.T) {
 		{"bodies", testAPIBodies},
 		{"parameters", testAPIParameters},
 		{"routes", testAPIRoutes},
+		{"head", testAPIHead},
 		{"keys", testAPIKeys},
 		{"description", testAPIDescription},
 		{"page", testAPIPage},
@@ -249,8 +250,21 @@ func testAPIIfMatch(t *testing.T, r *apiRig) {
 	if a := r.call(t, "PATCH", apiPath(link, ""), map[string]any{"title": "3"}, "If-Match", "*"); a.status != 200 {
 		t.Errorf("%v", a)
 	}
-	for _, bad := range []string{"", "3", `W/"3"`, `"x"`, `""`, `"0"`, `"03"`, `"3", "4"`, `"3`, `"-1"`, `"18446744073709551616"`} {
+	for _, bad := range []string{"", "3", `"3`} {
 		wantProblem(t, r.call(t, "PATCH", apiPath(link, ""), map[string]any{"title": "4"}, "If-Match", bad), 400, ErrorCodeInvalidRequest, "If-Match")
+	}
+	for _, other := range []string{`W/"3"`, `"x"`, `"03"`, `"1", "2"`} {
+		wantProblem(t, r.call(t, "PATCH", apiPath(link, ""), map[string]any{"title": "4"}, "If-Match", other), 412, ErrorCodeVersionMismatch, "")
+	}
+	wantProblem(t, r.call(t, "PATCH", apiPath(link, ""), map[string]any{"title": "4"}, "If-Match", `"3"`, "If-Match", `"4"`), 400, ErrorCodeInvalidRequest, "If-Match")
+	if a := r.call(t, "PATCH", apiPath(link, ""), map[string]any{"title": "4"}, "If-Match", `"9", W/"2" ,"3"`); a.status != 200 || a.header.Get("ETag") != `"4"` {
+		t.Errorf("%v", a)
+	}
+	// A link's status follows the clock without a new version, so a read is always answered in full.
+	for _, none := range []string{`"4"`, `W/"4"`, `"3", "4"`, "*", "4"} {
+		if a := r.call(t, "GET", apiPath(link, ""), nil, "If-None-Match", none); a.status != 200 || apiInto[Link](t, a).Version != 4 {
+			t.Errorf("If-None-Match %s: %v", none, a)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -114,7 +113,7 @@ func (a *api) submitRows(ctx context.Context, d *draft, rows []linkFields, repea
 // UpdateLink answers PATCH /v1/links/{domain}/{code}.
 func (a *api) UpdateLink(c *gin.Context, domain LinkDomain, code LinkCode, params UpdateLinkParams) {
 	a.change(c, domain, code, params.IdempotencyKey, params.IfMatch, params.HoplogPosition,
-		func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error) {
+		func(d *draft, namespace, code string, demanded ifMatch) (*pb.LinkCommand, error) {
 			body, err := readBody(c, maxBody)
 			if err != nil {
 				return nil, err
@@ -123,15 +122,15 @@ func (a *api) UpdateLink(c *gin.Context, domain LinkDomain, code LinkCode, param
 			if err != nil {
 				return nil, err
 			}
-			return d.update(&fields, namespace, code, ifVersion)
+			return d.update(&fields, namespace, code, demanded)
 		})
 }
 
 // DeleteLink answers DELETE /v1/links/{domain}/{code}.
 func (a *api) DeleteLink(c *gin.Context, domain LinkDomain, code LinkCode, params DeleteLinkParams) {
 	a.change(c, domain, code, params.IdempotencyKey, params.IfMatch, params.HoplogPosition,
-		func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error) {
-			return d.change(pb.StatusAction_DELETE, namespace, code, orZero(params.Reason), false, ifVersion)
+		func(d *draft, namespace, code string, demanded ifMatch) (*pb.LinkCommand, error) {
+			return d.change(pb.StatusAction_DELETE, namespace, code, orZero(params.Reason), false, demanded)
 		})
 }
 
@@ -155,9 +154,9 @@ func (a *api) UnbanLink(c *gin.Context, domain LinkDomain, code LinkCode, p Unba
 	a.changeStatus(c, pb.StatusAction_UNBAN, domain, code, p.IdempotencyKey, p.IfMatch, p.HoplogPosition)
 }
 
-func (a *api) changeStatus(c *gin.Context, action pb.StatusAction, domain, code string, key, ifMatch, position *string) {
-	a.change(c, domain, code, key, ifMatch, position,
-		func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error) {
+func (a *api) changeStatus(c *gin.Context, action pb.StatusAction, domain, code string, key, given, position *string) {
+	a.change(c, domain, code, key, given, position,
+		func(d *draft, namespace, code string, demanded ifMatch) (*pb.LinkCommand, error) {
 			body, err := readBody(c, maxBody)
 			if err != nil {
 				return nil, err
@@ -166,20 +165,20 @@ func (a *api) changeStatus(c *gin.Context, action pb.StatusAction, domain, code 
 			if err != nil {
 				return nil, err
 			}
-			return d.change(action, namespace, code, reason, legal, ifVersion)
+			return d.change(action, namespace, code, reason, legal, demanded)
 		})
 }
 
 // change does what all writes to an existing link have in common around making the command.
-func (a *api) change(c *gin.Context, domain, code string, key, ifMatch, position *string,
-	build func(d *draft, namespace, code string, ifVersion uint64) (*pb.LinkCommand, error),
+func (a *api) change(c *gin.Context, domain, code string, key, given, position *string,
+	build func(d *draft, namespace, code string, demanded ifMatch) (*pb.LinkCommand, error),
 ) {
 	d, err := a.draft(c, key, position)
 	if err != nil {
 		a.fail(c, err)
 		return
 	}
-	ifVersion, err := parseIfMatch(ifMatch)
+	demanded, err := parseIfMatch(given)
 	if err != nil {
 		a.fail(c, err)
 		return
@@ -190,7 +189,7 @@ func (a *api) change(c *gin.Context, domain, code string, key, ifMatch, position
 		a.fail(c, err)
 		return
 	}
-	command, err := build(d, namespace, code, ifVersion)
+	command, err := build(d, namespace, code, demanded)
 	if err != nil {
 		a.fail(c, err)
 		return
@@ -255,20 +254,6 @@ func requestKey(given *string) (string, error) {
 
 func isVisibleASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7F })
-}
-
-// parseIfMatch returns the version that If-Match demands, 0 for any. Only strong tags of ours can match (RFC 9110, 13.1.1).
-func parseIfMatch(given *string) (uint64, error) {
-	if given == nil || *given == "*" {
-		return 0, nil
-	}
-	inner, opened := strings.CutPrefix(*given, `"`)
-	inner, closed := strings.CutSuffix(inner, `"`)
-	version, err := strconv.ParseUint(inner, 10, 64)
-	if !opened || !closed || err != nil || version == 0 || strconv.FormatUint(version, 10) != inner {
-		return 0, invalid(headerIfMatch, `If-Match must be * or the ETag of a link, such as "3" with its quotes`)
-	}
-	return version, nil
 }
 
 func parsePosition(given *string) (events.Position, error) {

@@ -40,7 +40,7 @@ var errorClasses = map[string]errorClass{
 	commands.CodeNotFound:             {http.StatusNotFound, "There is no such thing", 0},
 	codeMethodNotAllowed:              {http.StatusMethodNotAllowed, "The method is not allowed here", 0},
 	commands.CodeCodeTaken:            {http.StatusConflict, "The code is taken", 0},
-	commands.CodeVersionMismatch:      {http.StatusPreconditionFailed, "The link has another version", 0},
+	commands.CodeVersionMismatch:      {http.StatusPreconditionFailed, "It has another version", 0},
 	commands.CodeTooLarge:             {http.StatusRequestEntityTooLarge, "The request is too large", 0},
 	commands.CodeIdempotencyKeyReused: {http.StatusUnprocessableEntity, "The idempotency key was used for another request", 0},
 	commands.CodeTargetBlocked:        {http.StatusUnprocessableEntity, "The target is blocked", 0},

@@ -38,12 +38,17 @@ func newDomain() *cobra.Command {
 			return usagef("nothing to change: give --not-found-url")
 		}
 		settings := map[string]any{"not_found_url": orNil(c.GetString("not-found-url"))}
-		domain, err := c.api.UpdateDomain(ctx, c.args[0], settings, client.Options{Key: c.GetString("idempotency-key")})
+		o, err := c.options()
+		if err != nil {
+			return err
+		}
+		domain, err := c.api.UpdateDomain(ctx, c.args[0], settings, o)
 		if err != nil {
 			return err
 		}
 		return show(c, domain, printDomain)
 	}, writeFlags, func(f *pflag.FlagSet) {
+		f.String("if-match", "", "version that the domain must still have")
 		f.String("not-found-url", "", "where visitors of codes that do not exist are sent; '': they see 404")
 	})
 	return group("domain", "Short domains", list, get, update)
@@ -55,7 +60,7 @@ func printDomain(w io.Writer, d *client.Domain) error {
 
 func printDomains(w io.Writer, page *client.DomainPage) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "DOMAIN\tDEFAULT\tOWNER\tALIASES\tNOT FOUND URL")
+	fmt.Fprintln(t, "DOMAIN\tVERSION\tDEFAULT\tOWNER\tALIASES\tNOT FOUND URL")
 	yes := map[bool]string{true: "yes", false: "no"}
 	text := func(s *string) string {
 		if s == nil {
@@ -64,7 +69,7 @@ func printDomains(w io.Writer, page *client.DomainPage) error {
 		return printable(*s)
 	}
 	for _, d := range page.Domains {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", printable(d.Domain), yes[d.IsDefault], text(d.Owner), cmp.Or(printable(strings.Join(d.Aliases, ", ")), "-"), text(d.NotFoundUrl))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", printable(d.Domain), d.Version, yes[d.IsDefault], text(d.Owner), cmp.Or(printable(strings.Join(d.Aliases, ", ")), "-"), text(d.NotFoundUrl))
 	}
 	if err := t.Flush(); err != nil || page.NextCursor == nil {
 		return err

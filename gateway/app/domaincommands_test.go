@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,13 +22,15 @@ func (r *rig) testDomain(t *testing.T) {
 	if table := r.cli(exitOK, "", "domain", "list"); !strings.Contains(table, "https://example.com/none") {
 		t.Errorf("%s", table)
 	}
-	is("", "domain", "update", r.domain, "--not-found-url", "")
+	stale := fmt.Sprint(decoded[gateway.Domain](t, r.cli(exitOK, "", "domain", "get", r.domain, "--json")).Version)
+	is("", "domain", "update", r.domain, "--not-found-url", "", "--if-match", stale)
+	r.cli(exitFailed, "version_mismatch: ", "domain", "update", r.domain, "--not-found-url", "https://example.com/late", "--if-match", stale)
 	if page := decoded[gateway.DomainPage](t, r.cli(exitOK, "", "domain", "list", "--json")); len(page.Domains) != 1 || page.Domains[0].NotFoundUrl != nil {
 		t.Errorf("%+v", page)
 	}
 	r.cli(exitFailed, "invalid_target: ", "domain", "update", r.domain, "--not-found-url", "http://"+r.domain+"/x")
 	r.cli(exitFailed, "not_found: ", "domain", "get", "nowhere.example")
-	for _, args := range [][]string{{"domain", "update", r.domain}, {"domain", "update"}, {"domain", "get"}, {"domain", "x"}, {"domain", "list", "x"}} {
+	for _, args := range [][]string{{"domain", "update", r.domain}, {"domain", "update", r.domain, "--not-found-url", "", "--if-match", "x"}, {"domain", "update"}, {"domain", "get"}, {"domain", "x"}, {"domain", "list", "x"}} {
 		r.cli(exitUsage, "\nsee: hoplog ", args...)
 	}
 }

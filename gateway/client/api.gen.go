@@ -419,6 +419,9 @@ type Domain struct {
 
 	// Owner Who may create links on it; null for everybody.
 	Owner *string `json:"owner"`
+
+	// Version Grows with each change, but is not dense; what `ETag` carries.
+	Version uint64 `json:"version"`
 }
 
 // DomainPage defines model for DomainPage.
@@ -955,6 +958,9 @@ type GetDomainParams struct {
 type UpdateDomainParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
+	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
@@ -1023,7 +1029,7 @@ type DeleteLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1041,7 +1047,7 @@ type UpdateLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1053,7 +1059,7 @@ type BanLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1065,7 +1071,7 @@ type DisableLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1077,7 +1083,7 @@ type EnableLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -1118,7 +1124,7 @@ type UnbanLinkParams struct {
 	// IdempotencyKey 1 to 255 visible ASCII characters.
 	IdempotencyKey *RequestKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch The `ETag` that the link must still have, such as `"3"`, or `*`. When it has another: 412.
+	// IfMatch The `ETag` that the link or domain must still have, such as `"3"`, a list of them, or `*`. When it has another: 412. The comparison is strong (RFC 9110): a weak tag, such as `W/"3"`, never matches.
 	IfMatch *RequiredVersion `json:"If-Match,omitempty"`
 
 	// HoplogPosition A position of the control stream makes the decision see what was written there. Others have no effect on a write.
@@ -3458,6 +3464,17 @@ func NewUpdateDomainRequestWithBody(server string, domain LinkDomain, params *Up
 			}
 
 			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam1)
 		}
 
 	}
@@ -6462,6 +6479,11 @@ func (r ListDomainsResponse) ContentType() string {
 	return ""
 }
 
+// GetDomainResponse200Headers the declared response headers of an HTTP 200 response for GetDomain
+type GetDomainResponse200Headers struct {
+	ETag *string
+}
+
 // GetDomainResponseDefaultHeaders the declared response headers of an HTTP default response for GetDomain
 type GetDomainResponseDefaultHeaders struct {
 	RetryAfter *int
@@ -6474,6 +6496,8 @@ type GetDomainResponse struct {
 	JSON200 *Domain
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetDomainResponse200Headers
 	// HeadersDefault the parsed response headers for an HTTP default response
 	HeadersDefault *GetDomainResponseDefaultHeaders
 }
@@ -6519,6 +6543,7 @@ func (r GetDomainResponse) ContentType() string {
 
 // UpdateDomainResponse200Headers the declared response headers of an HTTP 200 response for UpdateDomain
 type UpdateDomainResponse200Headers struct {
+	ETag                *string
 	HoplogPosition      *string
 	IdempotencyKey      *string
 	IdempotencyReplayed *string
@@ -9577,6 +9602,16 @@ func ParseGetDomainResponse(rsp *http.Response) (*GetDomainResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers GetDomainResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	case true:
 		var headers GetDomainResponseDefaultHeaders
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -9625,6 +9660,13 @@ func ParseUpdateDomainResponse(rsp *http.Response) (*UpdateDomainResponse, error
 	switch {
 	case rsp.StatusCode == 200:
 		var headers UpdateDomainResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
 		if values := rsp.Header.Values("Hoplog-Position"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Hoplog-Position", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {

@@ -171,7 +171,7 @@ func (a *API) UpdateDomain(ctx context.Context, name string, settings map[string
 	}
 	var d Domain
 	_, err = a.write(ctx, key, &d, func() (*http.Response, error) {
-		return a.raw.UpdateDomainWithBody(ctx, name, &UpdateDomainParams{IdempotencyKey: &key}, jsonType, rewound(body))
+		return a.raw.UpdateDomainWithBody(ctx, name, &UpdateDomainParams{IdempotencyKey: &key, IfMatch: o.ifMatch()}, jsonType, rewound(body))
 	})
 	return &d, err
 }

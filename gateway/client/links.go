@@ -21,7 +21,7 @@ type Written struct {
 type Options struct {
 	// Key is the idempotency key; a new one if it is empty.
 	Key string
-	// IfVersion is the version that the link must still have; 0: any.
+	// IfVersion is the version that the link or domain must still have; 0: any.
 	IfVersion uint64
 	// Reason is kept in the link's history.
 	Reason string

@@ -326,9 +326,11 @@ type UpdateLink struct {
 	Content *LinkContent           `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
 	// Names of the fields of content that are to change.
 	Fields []string `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"`
-	// 0: whatever the version is.
-	IfVersion     uint64 `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// 0: whatever the version is. 2^64-1 is a version that no link ever has.
+	IfVersion uint64 `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
+	Reason    string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Versions that will do instead of if_version.
+	OrVersions    []uint64 `protobuf:"varint,5,rep,packed,name=or_versions,json=orVersions,proto3" json:"or_versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,12 +393,21 @@ func (x *UpdateLink) GetReason() string {
 	return ""
 }
 
+func (x *UpdateLink) GetOrVersions() []uint64 {
+	if x != nil {
+		return x.OrVersions
+	}
+	return nil
+}
+
 type ChangeLinkStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        StatusAction           `protobuf:"varint,1,opt,name=action,proto3,enum=hoplog.v1.StatusAction" json:"action,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Legal         bool                   `protobuf:"varint,3,opt,name=legal,proto3" json:"legal,omitempty"`
-	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Action StatusAction           `protobuf:"varint,1,opt,name=action,proto3,enum=hoplog.v1.StatusAction" json:"action,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Legal  bool                   `protobuf:"varint,3,opt,name=legal,proto3" json:"legal,omitempty"`
+	// As in UpdateLink.
+	IfVersion     uint64   `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
+	OrVersions    []uint64 `protobuf:"varint,5,rep,packed,name=or_versions,json=orVersions,proto3" json:"or_versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +468,13 @@ func (x *ChangeLinkStatus) GetIfVersion() uint64 {
 		return x.IfVersion
 	}
 	return 0
+}
+
+func (x *ChangeLinkStatus) GetOrVersions() []uint64 {
+	if x != nil {
+		return x.OrVersions
+	}
+	return nil
 }
 
 type ControlCommand struct {
@@ -742,20 +760,24 @@ const file_hoplog_v1_command_proto_rawDesc = "" +
 	"\vcode_length\x18\x02 \x01(\rR\n" +
 	"codeLength\x120\n" +
 	"\tcode_mode\x18\x03 \x01(\x0e2\x13.hoplog.v1.CodeModeR\bcodeMode\x12\x16\n" +
-	"\x06dedupe\x18\x04 \x01(\bR\x06dedupe\"\x8d\x01\n" +
+	"\x06dedupe\x18\x04 \x01(\bR\x06dedupe\"\xae\x01\n" +
 	"\n" +
 	"UpdateLink\x120\n" +
 	"\acontent\x18\x01 \x01(\v2\x16.hoplog.v1.LinkContentR\acontent\x12\x16\n" +
 	"\x06fields\x18\x02 \x03(\tR\x06fields\x12\x1d\n" +
 	"\n" +
 	"if_version\x18\x03 \x01(\x04R\tifVersion\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x90\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vor_versions\x18\x05 \x03(\x04R\n" +
+	"orVersions\"\xb1\x01\n" +
 	"\x10ChangeLinkStatus\x12/\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x17.hoplog.v1.StatusActionR\x06action\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05legal\x18\x03 \x01(\bR\x05legal\x12\x1d\n" +
 	"\n" +
-	"if_version\x18\x04 \x01(\x04R\tifVersion\"\xb6\x06\n" +
+	"if_version\x18\x04 \x01(\x04R\tifVersion\x12\x1f\n" +
+	"\vor_versions\x18\x05 \x03(\x04R\n" +
+	"orVersions\"\xb6\x06\n" +
 	"\x0eControlCommand\x12%\n" +
 	"\x0eschema_version\x18\x01 \x01(\rR\rschemaVersion\x12\x1d\n" +
 	"\n" +

@@ -333,8 +333,12 @@ type UpdateDomain struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Names of the settings that are to change.
-	Fields        []string `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"`
-	NotFoundUrl   string   `protobuf:"bytes,3,opt,name=not_found_url,json=notFoundUrl,proto3" json:"not_found_url,omitempty"`
+	Fields      []string `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"`
+	NotFoundUrl string   `protobuf:"bytes,3,opt,name=not_found_url,json=notFoundUrl,proto3" json:"not_found_url,omitempty"`
+	// The control sequence that the domain's last change must have; 0: whatever it is. 2^64-1 is one that no change ever has.
+	IfSeq uint64 `protobuf:"varint,4,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"`
+	// Sequences that will do instead of if_seq.
+	OrSeqs        []uint64 `protobuf:"varint,5,rep,packed,name=or_seqs,json=orSeqs,proto3" json:"or_seqs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +392,20 @@ func (x *UpdateDomain) GetNotFoundUrl() string {
 		return x.NotFoundUrl
 	}
 	return ""
+}
+
+func (x *UpdateDomain) GetIfSeq() uint64 {
+	if x != nil {
+		return x.IfSeq
+	}
+	return 0
+}
+
+func (x *UpdateDomain) GetOrSeqs() []uint64 {
+	if x != nil {
+		return x.OrSeqs
+	}
+	return nil
 }
 
 // ApiKey is a credential; the key itself is never stored.
@@ -988,11 +1006,13 @@ const file_hoplog_v1_control_proto_rawDesc = "" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
 	"is_default\x18\x04 \x01(\bR\tisDefault\x12\"\n" +
-	"\rnot_found_url\x18\x05 \x01(\tR\vnotFoundUrl\"h\n" +
+	"\rnot_found_url\x18\x05 \x01(\tR\vnotFoundUrl\"\x98\x01\n" +
 	"\fUpdateDomain\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06fields\x18\x02 \x03(\tR\x06fields\x12\"\n" +
-	"\rnot_found_url\x18\x03 \x01(\tR\vnotFoundUrl\"l\n" +
+	"\rnot_found_url\x18\x03 \x01(\tR\vnotFoundUrl\x12\x15\n" +
+	"\x06if_seq\x18\x04 \x01(\x04R\x05ifSeq\x12\x17\n" +
+	"\aor_seqs\x18\x05 \x03(\x04R\x06orSeqs\"l\n" +
 	"\x06ApiKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
