@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 	"github.com/hoplog/hoplog/schemas/pb"
 )
 
@@ -14,18 +15,17 @@ import (
 // sink counts and none out of order.
 func TestClickRecorderOutlivesTheBroker(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
-	config := eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0"}
+	config := eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: loopback.FreeAddr(t)}
 	broker, err := eventlog.StartEmbedded(config, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Addr = broker.Addr()
 	log, err := eventlog.Open(eventlog.Config{Brokers: []string{config.Addr}, DeliveryTimeout: time.Second}, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := log.EnsureTopics(ctx, eventlog.TopicPlan{Partitions: 4}); err != nil {
 		t.Fatal(err)

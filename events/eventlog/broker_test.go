@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 	"github.com/hoplog/hoplog/events/eventlog/realkafka"
 )
 
@@ -77,7 +77,7 @@ type embeddedProcess struct {
 
 func startEmbeddedProcess(t testing.TB) *embeddedProcess {
 	t.Helper()
-	p := &embeddedProcess{t: t, dir: t.TempDir(), addr: freeAddr(t)}
+	p := &embeddedProcess{t: t, dir: t.TempDir(), addr: loopback.FreeAddr(t)}
 	p.Restart()
 	t.Cleanup(p.Kill)
 	return p
@@ -126,16 +126,6 @@ func killProcess(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func quiet() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
@@ -160,7 +150,7 @@ func embeddedIn(t testing.TB, dir string) *eventlog.Embedded {
 func open(t testing.TB, addr string) *eventlog.Log {
 	t.Helper()
 	l := openBare(t, eventlog.Config{Brokers: []string{addr}})
-	if err := l.EnsureTopics(within(t, 30*time.Second), eventlog.TopicPlan{Partitions: 4}); err != nil {
+	if err := l.EnsureTopics(soon(t), eventlog.TopicPlan{Partitions: 4}); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -173,11 +163,17 @@ func openBare(t testing.TB, cfg eventlog.Config) *eventlog.Log {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)
-	if err := l.WaitReady(within(t, 30*time.Second), 1); err != nil {
+	if err := l.WaitReady(soon(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
+
+// patient is how long that may take which is to happen: it costs nothing when it happens at once, and the machine may be busy.
+const patient = 2 * time.Minute
+
+// soon is for what is to happen; within for what is to end in time.
+func soon(t testing.TB) context.Context { t.Helper(); return within(t, patient) }
 
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
@@ -218,7 +214,7 @@ func values(prefix string, n int) []eventlog.Record {
 // read polls until n records of the partition came.
 func read(t testing.TB, tl *eventlog.Tail, partition int32, n int) []eventlog.Record {
 	t.Helper()
-	ctx := within(t, 20*time.Second)
+	ctx := soon(t)
 	var out []eventlog.Record
 	for len(out) < n {
 		batches, err := tl.Poll(ctx, 0)

@@ -124,7 +124,7 @@ func importProblem(folder, imported string, inTest bool) string {
 	}
 	own, ofModule := strings.CutPrefix(imported, module+"/")
 	if ofModule && slices.ContainsFunc(harnesses, func(h string) bool { return within(own, h) && !within(folder, h) }) {
-		if inTest {
+		if inTest || slices.ContainsFunc(harnesses, func(h string) bool { return within(folder, h) }) {
 			return ""
 		}
 		return "imports " + imported + ", which is for tests"

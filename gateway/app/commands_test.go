@@ -17,6 +17,7 @@ import (
 
 	"github.com/hoplog/hoplog/events"
 	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 	"github.com/hoplog/hoplog/gateway"
 	"github.com/hoplog/hoplog/projections"
 )
@@ -28,28 +29,12 @@ type rig struct {
 	domain string
 }
 
-// freePorts returns addresses on which nobody listened a moment ago, all different.
-func freePorts(t *testing.T, n int) (addrs []string) {
-	t.Helper()
-	held := make([]net.Listener, n)
-	for i := range held {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		held[i], addrs = ln, append(addrs, ln.Addr().String())
-	}
-	for _, ln := range held {
-		_ = ln.Close()
-	}
-	return addrs
-}
-
 func startDev(t *testing.T) *rig {
 	t.Helper()
-	addrs := freePorts(t, 5)
-	for i, name := range []string{"API", "REDIRECT", "ADMIN", "KAFKA", "CLICKHOUSE"} {
-		t.Setenv("HOPLOG_"+name, addrs[i])
+	var addrs []string
+	for _, name := range []string{"API", "REDIRECT", "ADMIN", "KAFKA", "CLICKHOUSE"} {
+		addrs = append(addrs, loopback.FreeAddr(t))
+		t.Setenv("HOPLOG_"+name, addrs[len(addrs)-1])
 	}
 	t.Setenv("HOPLOG_SERVER", "http://"+addrs[0])
 	t.Setenv("HOPLOG_ADMIN_KEY", "hop_test")
@@ -78,7 +63,7 @@ func startDev(t *testing.T) *rig {
 				return &rig{t: t, kafka: addrs[3], domain: "localhost:" + port}
 			}
 		}
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("dev is not ready: %v", err)
 		}
 	}

@@ -2,7 +2,6 @@ package pubsub_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hoplog/hoplog/events/eventlog"
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 )
 
 // brokerEnv makes this test binary an embedded broker that can be killed: "DIR ADDR".
@@ -33,12 +33,7 @@ func TestMain(m *testing.M) {
 // command that kills it.
 func restartable(t *testing.T) (addr string, kill []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr = l.Addr().String()
-	l.Close()
+	addr = loopback.FreeAddr(t)
 	dir, pid := t.TempDir(), filepath.Join(t.TempDir(), "pid")
 	var mu sync.Mutex
 	var current *exec.Cmd

@@ -10,7 +10,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 )
 
 var (
@@ -75,7 +76,7 @@ func start(t testing.TB, secure bool) *Broker {
 func newBroker(t testing.TB, node int) *Broker {
 	t.Helper()
 	b := &Broker{t: t, node: node, java: findJava(t), libs: findLibs(t), dir: t.TempDir()}
-	b.ports.plain, b.ports.controller, b.ports.secure = freePort(t), freePort(t), freePort(t)
+	b.ports.plain, b.ports.controller, b.ports.secure = loopback.FreePort(t), loopback.FreePort(t), loopback.FreePort(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the last lines of %s:\n%s", b, b.logTail())
@@ -252,19 +253,4 @@ func Libs() (string, error) {
 		return "", fmt.Errorf("no kafka jars in %s", filepath.Join(".tools", "kafka", "libs"))
 	}
 	return libs, nil
-}
-
-// freePort finds a port that was free a moment ago, below those of outgoing connections (from 32768 on Linux), so that none
-// of these takes it while its broker is down for a restart.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 10_000 + rand.IntN(22_000)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
 }

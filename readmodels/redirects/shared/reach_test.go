@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 	"github.com/hoplog/hoplog/readmodels/redirects/shared"
 	"github.com/hoplog/hoplog/readmodels/redirects/shared/redistest"
 )
@@ -41,7 +42,7 @@ func certificate(t *testing.T) (cert, key string) {
 func TestTLS(t *testing.T) {
 	cert, key := certificate(t)
 	server := redistest.Start(t, "--tls-port", "0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
-	addr := redistest.FreeAddr(t)
+	addr := loopback.FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)
 	must(t, err)
 	server.CLI("CONFIG", "SET", "tls-port", port)

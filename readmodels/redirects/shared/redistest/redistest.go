@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 )
 
 // patience bounds waiting for a server, on a busy machine.
@@ -35,7 +37,7 @@ type Server struct {
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	binary(t, "redis-server")
-	s := &Server{Addr: FreeAddr(t), t: t, args: args}
+	s := &Server{Addr: loopback.FreeAddr(t), t: t, args: args}
 	t.Cleanup(s.Kill)
 	s.Restart()
 	return s
@@ -53,7 +55,7 @@ func StartSentinel(t testing.TB, name string, master *Server) *Server {
 	if err := os.WriteFile(file, []byte("sentinel monitor "+name+" "+host+" "+port+" 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Addr: FreeAddr(t), t: t, first: []string{file, "--sentinel"}}
+	s := &Server{Addr: loopback.FreeAddr(t), t: t, first: []string{file, "--sentinel"}}
 	t.Cleanup(s.Kill)
 	s.Restart()
 	return s
@@ -119,17 +121,6 @@ func (s *Server) CLI(args ...string) string {
 		s.t.Fatalf("redis-cli %q: %v", args, err)
 	}
 	return strings.TrimSuffix(string(out), "\n")
-}
-
-// FreeAddr returns an address that nobody listens on.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 // fetched is where `make redis` unpacks the distribution's packages, in the module's root.
