@@ -182,11 +182,11 @@ check: generated-current vet lint $(GOTESTSUM)
 test: test-needs generated-current vet lint $(GOTESTSUM)
 	@: > $(COUNTS)
 	@echo "unit tests"
-	@$(GO_TEST) -p 2 -timeout 10m $(UNIT)
+	@$(GO_TEST) -p 2 -timeout 20m $(UNIT)
 	@echo "simulation in virtual time"
 	@$(GO_TEST) -count=1 -timeout 15m -tags synctests ./gateway/simulation
 	@echo "system tests on bin/hoplog"
-	@$(GO_TEST) -count=1 -p 1 -timeout 25m $(SYSTEMTEST)
+	@$(GO_TEST) -count=1 -p 1 -timeout 45m $(SYSTEMTEST)
 	@sed 's/^/did not run: /' .tools/not-run
 	@awk '{p+=$$1; f+=$$2; s+=$$3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s}' $(COUNTS)
 

@@ -199,7 +199,7 @@ func apiRawStatus(t *testing.T, r *apiRig, request string) int {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}

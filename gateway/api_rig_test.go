@@ -143,7 +143,7 @@ func newAPIRig(t testing.TB) *apiRig {
 func (r *apiRig) settle(ctx context.Context, t testing.TB) {
 	t.Helper()
 	hash := func(key string) []byte { sum := sha256.Sum256([]byte(key)); return sum[:] }
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for _, c := range []*pb.ControlCommand{
 		{Kind: &pb.ControlCommand_AddDomain{AddDomain: &pb.Domain{Namespace: apiTestDomain, Aliases: []string{apiTestAlias}, IsDefault: true}}},
@@ -253,7 +253,7 @@ func apiPath(link Link, tail string) string {
 
 func apiEventually(t testing.TB, what string, probe func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if probe() {
 			return
 		}

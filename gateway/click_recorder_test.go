@@ -62,7 +62,7 @@ func checkDense(t *testing.T, blocks []*pb.ClickBlock, holes uint64) (kept uint6
 
 func closeRecorder(t *testing.T, r *ClickRecorder) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := r.Close(ctx); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestClickRecorderFlushesInTime(t *testing.T) {
 		r.Record(testClick(round))
 		began := time.Now()
 		for len(appender.clicks()) <= round {
-			if time.Since(began) > 5*time.Second {
+			if time.Since(began) > time.Minute {
 				t.Fatal("never flushed")
 			}
 			time.Sleep(time.Millisecond)
@@ -211,7 +211,7 @@ func TestClickRecorderStatusTellsErrors(t *testing.T) {
 
 func eventually(t *testing.T, probe func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !probe(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !probe(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("never")
 		}
@@ -252,7 +252,7 @@ func TestClickRecorderClose(t *testing.T) {
 	if err := r.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "10 not acknowledged") {
 		t.Errorf("%v", err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
 	r.Record(testClick(11))

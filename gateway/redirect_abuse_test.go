@@ -186,9 +186,9 @@ func TestRedirectSlowVisitorOverTLS(t *testing.T) {
 					}
 				}
 			}()
-			_ = conn.SetReadDeadline(began.Add(12 * time.Second))
+			_ = conn.SetReadDeadline(began.Add(30 * time.Second))
 			_, _ = io.Copy(io.Discard, conn)
-			if took := time.Since(began); took > 8*time.Second { // a second as a rule; the machine may be busy
+			if took := time.Since(began); took > 20*time.Second { // a second as a rule; the machine may be busy
 				t.Errorf("held for %v", took)
 			}
 		})
@@ -252,7 +252,7 @@ func TestRedirectLogsLittle(t *testing.T) {
 		}
 		_, _ = io.WriteString(c, raw)
 		_ = c.(*net.TCPConn).CloseWrite()
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = io.Copy(io.Discard, c)
 		_ = c.Close()
 		if i < len(raws) {

@@ -168,7 +168,7 @@ func TestRedirectListenersAreFull(t *testing.T) {
 			}
 			held = append(held, c)
 		}
-		time.Sleep(100 * time.Millisecond) // until they are accepted
+		time.Sleep(300 * time.Millisecond) // until they are accepted
 		address := map[bool]string{true: "https", false: "http"}[strings.HasSuffix(name, "TLS")] + "://s.example/abc"
 		var answer *http.Response
 		var err error
@@ -213,7 +213,7 @@ func TestRedirectPlainOnTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(c, "GET /abc HTTP/1.1\r\nHost: s.example\r\n\r\n")
 	if data, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(data), "HTTP/1.1 400 ") {
 		t.Errorf("%q %v", data, err)

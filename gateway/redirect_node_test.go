@@ -136,7 +136,7 @@ func newClickTestRecorder(t testing.TB, appender ClickAppender, config ClickConf
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = recorder.Close(ctx)
 	})
@@ -180,7 +180,7 @@ func newRedirectNode(t testing.TB, change ...func(*RedirectDeps)) *redirectNode 
 	served := make(chan error, 1)
 	go func() { served <- n.redirect.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := n.redirect.Shutdown(ctx); err != nil {
 			t.Error(err)
@@ -218,7 +218,7 @@ func (n *redirectNode) addTo(namespace, code string, record *pb.Redirect) {
 // clicks returns what was recorded by now.
 func (n *redirectNode) clicks() []*pb.Click {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := n.recorder.Close(ctx); err != nil {
 		n.t.Fatal(err)
@@ -243,7 +243,7 @@ func (n *redirectNode) send(raw string) string {
 		n.t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, raw); err != nil {
 		n.t.Fatal(err)
 	}

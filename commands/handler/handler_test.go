@@ -218,7 +218,7 @@ func alarmsStopThePartition(r *rig) {
 	}
 	want := func(w *worker, ours bool, topic string, offset int64) {
 		r.t.Helper()
-		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 		defer cancel()
 		w.set(ours)
 		var alarm *events.Alarm

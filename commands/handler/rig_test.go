@@ -146,7 +146,7 @@ func (r *rig) command(c *pb.LinkCommand) (partition int32, offset int64) {
 // accepted returns the accepted envelopes of a partition, once there are n.
 func (r *rig) accepted(number int32, n int) (list []*events.Envelope, checker *events.Checker) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	defer cancel()
 	tail, err := r.log.NewTail(eventlog.EventsLink, map[int32]int64{number: 0})
 	if err != nil {

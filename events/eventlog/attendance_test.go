@@ -81,11 +81,19 @@ func (m *rawMember) dieJoining() {
 		_, err := m.join()
 		waiting <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	eventually(m.t, "the group waits for the others", m.rebalancing)
 	m.client.Close()
 	if err := <-waiting; err == nil {
 		m.t.Fatal("the member did not wait")
 	}
+}
+
+// rebalancing reports whether the group waits for members to join again.
+func (m *rawMember) rebalancing() bool {
+	request := kmsg.NewPtrDescribeGroupsRequest()
+	request.Groups = []string{m.group}
+	answer, err := request.RequestWith(context.Background(), m.client)
+	return err == nil && len(answer.Groups) == 1 && answer.Groups[0].State == "PreparingRebalance"
 }
 
 func (m *rawMember) heartbeat(generation int32) error {

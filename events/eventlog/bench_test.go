@@ -58,7 +58,7 @@ func benchLogIn(b *testing.B, dir string, cfg eventlog.Config) *eventlog.Log {
 	b.Helper()
 	cfg.Brokers = []string{embeddedIn(b, dir).Addr()}
 	l := openBare(b, cfg)
-	if err := l.EnsureTopics(within(b, 30*time.Second), eventlog.TopicPlan{Partitions: 4}); err != nil {
+	if err := l.EnsureTopics(soon(b), eventlog.TopicPlan{Partitions: 4}); err != nil {
 		b.Fatal(err)
 	}
 	return l

@@ -24,7 +24,7 @@ func TestCluster(t *testing.T) {
 	for range 3 {
 		l := openBare(t, eventlog.Config{Brokers: brokers})
 		making.Go(func() {
-			if err := l.EnsureTopics(within(t, 30*time.Second), plan); err != nil {
+			if err := l.EnsureTopics(soon(t), plan); err != nil {
 				t.Errorf("making the topics beside others: %v", err)
 			}
 		})
@@ -42,7 +42,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal("the first broker leads no partition of events")
 	}
 	l := openBare(t, eventlog.Config{Brokers: brokers})
-	if err := appender(t, l, eventlog.EventsLink).Append(within(t, 20*time.Second), led, values("before", 3), 0); err != nil {
+	if err := appender(t, l, eventlog.EventsLink).Append(soon(t), led, values("before", 3), 0); err != nil {
 		t.Fatal(err)
 	}
 	first.Kill()
@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 	if got := end(t, l, eventlog.EventsLink, led); got != 3 {
 		t.Fatalf("the log ends at %d, 3 records were acknowledged", got)
 	}
-	if err := appender(t, l, eventlog.EventsLink).Append(within(t, 20*time.Second), led, values("after", 1), 3); err != nil {
+	if err := appender(t, l, eventlog.EventsLink).Append(soon(t), led, values("after", 1), 3); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("appends go on %s after the leader was killed", time.Since(killed).Round(10*time.Millisecond))
@@ -64,7 +64,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer joining.Close()
-	m, err := joining.Join(within(t, 20*time.Second), "g", []string{eventlog.CommandsLink}, func(string, []int32) {}, func(string, []int32) {})
+	m, err := joining.Join(soon(t), "g", []string{eventlog.CommandsLink}, func(string, []int32) {}, func(string, []int32) {})
 	if err != nil {
 		t.Fatalf("joining while a broker is away: %v", err)
 	}
@@ -96,7 +96,7 @@ func (s *said) String() string {
 
 func awaitOtherLeader(t *testing.T, c *realkafka.Cluster, partition int32, than *realkafka.Broker) *realkafka.Broker {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if b := c.Leader(eventlog.EventsLink, partition); b != nil && b != than {
 			return b
 		}

@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 }
 
 func topics(t *testing.T, l *eventlog.Log) {
-	ctx := within(t, 30*time.Second)
+	ctx := soon(t)
 	// given topics that exist as planned, when they are ensured again, then nothing happens
 	if err := l.EnsureTopics(ctx, eventlog.TopicPlan{Partitions: 4}); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func topics(t *testing.T, l *eventlog.Log) {
 // end is where a partition ends now.
 func end(t testing.TB, l *eventlog.Log, topic string, partition int32) int64 {
 	t.Helper()
-	ends, err := l.Ends(within(t, 10*time.Second), topic)
+	ends, err := l.Ends(soon(t), topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func end(t testing.TB, l *eventlog.Log, topic string, partition int32) int64 {
 
 func appendConfirms(t *testing.T, l *eventlog.Log) {
 	a := appender(t, l, eventlog.EventsLink)
-	ctx := within(t, 20*time.Second)
+	ctx := soon(t)
 	expect := end(t, l, eventlog.EventsLink, 0)
 	for n := 1; n <= 200; n *= 3 { // 1, 3, 9, … records in one append
 		if err := a.Append(ctx, 0, values("v", n), expect); err != nil {
@@ -112,7 +112,7 @@ func appendConfirms(t *testing.T, l *eventlog.Log) {
 
 func foreignOffset(t *testing.T, l *eventlog.Log) {
 	// given two writers that believe in the same end
-	ctx := within(t, 20*time.Second)
+	ctx := soon(t)
 	first, second := appender(t, l, eventlog.EventsLink), appender(t, l, eventlog.EventsLink)
 	expect := end(t, l, eventlog.EventsLink, 1)
 	// when the first appends, then it is confirmed
@@ -145,7 +145,7 @@ func foreignOffset(t *testing.T, l *eventlog.Log) {
 
 func asyncOrder(t *testing.T, l *eventlog.Log) {
 	a := appender(t, l, eventlog.CommandsLink)
-	ctx := within(t, 20*time.Second)
+	ctx := soon(t)
 	const n = 5000
 	from := end(t, l, eventlog.CommandsLink, 2)
 	answers := make(chan int64, n)
@@ -176,7 +176,7 @@ func asyncOrder(t *testing.T, l *eventlog.Log) {
 }
 
 func bigRecords(t *testing.T, l *eventlog.Log) {
-	ctx := within(t, 30*time.Second)
+	ctx := soon(t)
 	a := appender(t, l, eventlog.EventsLink)
 	expect := end(t, l, eventlog.EventsLink, 3)
 	big := make([]byte, 4<<20+100<<10) // does not compress
@@ -209,7 +209,7 @@ func roundTrip(t *testing.T, l *eventlog.Log) {
 		Headers: []eventlog.Header{{Key: "ce_id", Value: []byte("1")}, {Key: "ce_type", Value: []byte("x")}}}
 	a := appender(t, l, eventlog.EventsControl)
 	from := end(t, l, eventlog.EventsControl, 0)
-	if err := a.Append(within(t, 10*time.Second), 0, []eventlog.Record{sent, {Value: []byte{}}}, from); err != nil {
+	if err := a.Append(soon(t), 0, []eventlog.Record{sent, {Value: []byte{}}}, from); err != nil {
 		t.Fatal(err)
 	}
 	got := read(t, tail(t, l, eventlog.EventsControl, map[int32]int64{0: from}), 0, 2)
@@ -224,14 +224,14 @@ func roundTrip(t *testing.T, l *eventlog.Log) {
 
 func outOfRange(t *testing.T, l *eventlog.Log) {
 	a := appender(t, l, eventlog.Sink)
-	if err := a.Append(within(t, 10*time.Second), 0, values("s", 5), eventlog.AnyOffset); err != nil {
+	if err := a.Append(soon(t), 0, values("s", 5), eventlog.AnyOffset); err != nil {
 		t.Fatal(err)
 	}
 	last := end(t, l, eventlog.Sink, 0)
 	// given a position beyond the log's end, when tailed, then it is an error that names all of it, again and again
 	tl := tail(t, l, eventlog.Sink, map[int32]int64{0: last + 1})
 	for range 2 {
-		_, err := tl.Poll(within(t, 10*time.Second), 0)
+		_, err := tl.Poll(soon(t), 0)
 		var oor *eventlog.OutOfRangeError
 		if !errors.Is(err, eventlog.ErrOutOfRange) || !errors.As(err, &oor) {
 			t.Fatalf("beyond the end: %v", err)
@@ -246,7 +246,7 @@ func outOfRange(t *testing.T, l *eventlog.Log) {
 	if got, err := tl.Poll(within(t, 300*time.Millisecond), 0); !errors.Is(err, context.DeadlineExceeded) || len(got) > 0 {
 		t.Fatalf("at the end: %v, %v", got, err)
 	}
-	if err := a.Append(within(t, 10*time.Second), 0, values("next", 1), last); err != nil {
+	if err := a.Append(soon(t), 0, values("next", 1), last); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, tl, 0, 1); got[0].Offset != last {
@@ -260,7 +260,7 @@ func outOfRange(t *testing.T, l *eventlog.Log) {
 }
 
 func unknownTopic(t *testing.T, l *eventlog.Log) {
-	ctx := within(t, 20*time.Second)
+	ctx := soon(t)
 	if _, err := l.Ends(ctx, "hoplog.nothing"); !errors.Is(err, eventlog.ErrNoTopic) {
 		t.Errorf("ends: %v", err)
 	}
@@ -278,7 +278,7 @@ func TestOtherSettings(t *testing.T) {
 	onBoth(t, func(t *testing.T, b broker) {
 		l := openBare(t, eventlog.Config{Brokers: []string{b.Addr()}})
 		createTopic(t, b.Addr(), eventlog.EventsLink, 4, map[string]string{"retention.ms": "604800000"})
-		err := l.EnsureTopics(within(t, 20*time.Second), eventlog.TopicPlan{Partitions: 4})
+		err := l.EnsureTopics(soon(t), eventlog.TopicPlan{Partitions: 4})
 		var refused *eventlog.TopicSettingsError
 		if !errors.As(err, &refused) {
 			t.Fatalf("a topic with retention: %v", err)

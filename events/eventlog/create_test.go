@@ -2,7 +2,6 @@ package eventlog_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,7 +19,7 @@ func createTopic(t testing.TB, addr, topic string, partitions int32, settings ma
 	for k, v := range settings {
 		configs[k] = &v
 	}
-	if _, err := kadm.NewClient(client).CreateTopic(within(t, 20*time.Second), partitions, 1, configs, topic); err != nil {
+	if _, err := kadm.NewClient(client).CreateTopic(soon(t), partitions, 1, configs, topic); err != nil {
 		t.Fatal(err)
 	}
 }

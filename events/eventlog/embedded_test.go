@@ -61,7 +61,7 @@ func TestEmbeddedRefuses(t *testing.T) {
 func TestTornTail(t *testing.T) {
 	p := startEmbeddedProcess(t)
 	l := open(t, p.Addr())
-	if err := appender(t, l, eventlog.EventsLink).Append(within(t, 10*time.Second), 0, values("v", 3), 0); err != nil {
+	if err := appender(t, l, eventlog.EventsLink).Append(soon(t), 0, values("v", 3), 0); err != nil {
 		t.Fatal(err)
 	}
 	p.Kill()
@@ -78,7 +78,7 @@ func TestTornTail(t *testing.T) {
 	if got := end(t, l, eventlog.EventsLink, 0); got != 3 {
 		t.Fatalf("log ends at %d, want 3", got)
 	}
-	if err := appender(t, l, eventlog.EventsLink).Append(within(t, 10*time.Second), 0, values("w", 2), 3); err != nil {
+	if err := appender(t, l, eventlog.EventsLink).Append(soon(t), 0, values("w", 2), 3); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, tail(t, l, eventlog.EventsLink, map[int32]int64{0: 0}), 0, 5); string(got[3].Value) != "w0" {
@@ -94,7 +94,7 @@ func TestKillUnderLoad(t *testing.T) {
 		l := open(t, b.Addr())
 		var acked sync.Map // "partition/offset" → value
 		for round := range rounds {
-			if err := l.WaitReady(within(t, 60*time.Second), 1); err != nil {
+			if err := l.WaitReady(soon(t), 1); err != nil {
 				t.Fatal(err)
 			}
 			stop := make(chan struct{})
@@ -108,7 +108,7 @@ func TestKillUnderLoad(t *testing.T) {
 			b.Restart()
 			writers.Wait()
 		}
-		if err := l.WaitReady(within(t, 60*time.Second), 1); err != nil {
+		if err := l.WaitReady(soon(t), 1); err != nil {
 			t.Fatal(err)
 		}
 		verify(t, l, &acked)
@@ -117,7 +117,7 @@ func TestKillUnderLoad(t *testing.T) {
 
 // writeUntil appends batches as the single writer of a partition does: expected offset, new session after a failure.
 func writeUntil(t *testing.T, l *eventlog.Log, partition int32, round int, stop chan struct{}, acked *sync.Map) {
-	ctx := within(t, 60*time.Second)
+	ctx := soon(t)
 	a := appender(t, l, eventlog.EventsLink)
 	ends, err := l.Ends(ctx, eventlog.EventsLink)
 	if err != nil {

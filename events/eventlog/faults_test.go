@@ -11,7 +11,7 @@ import (
 
 // restart: positions and offsets mean the same after the broker was killed and started again.
 func restart(t *testing.T, l *eventlog.Log, b broker) {
-	ctx := within(t, 60*time.Second)
+	ctx := soon(t)
 	from := end(t, l, eventlog.EventsLink, 2)
 	if err := appender(t, l, eventlog.EventsLink).Append(ctx, 2, values("before", 10), from); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func restart(t *testing.T, l *eventlog.Log, b broker) {
 // frozenBroker: appends to a broker that holds the connection and says nothing end in time, with an unknown outcome; what
 // then arrives late is found by the next append.
 func frozenBroker(t *testing.T, l *eventlog.Log, b broker) {
-	ctx := within(t, 60*time.Second)
+	ctx := soon(t)
 	a, async := appender(t, l, eventlog.EventsLink), appender(t, l, eventlog.CommandsLink)
 	expect := end(t, l, eventlog.EventsLink, 1)
 	if err := a.Append(ctx, 1, values("before", 1), expect); err != nil {
@@ -66,7 +66,7 @@ func frozenBroker(t *testing.T, l *eventlog.Log, b broker) {
 	if err := a.Append(within(t, time.Second), 1, values("lost", 1), expect+1); !errors.Is(err, eventlog.ErrUnknownOutcome) {
 		t.Errorf("append to a frozen broker: %v", err)
 	}
-	if took := time.Since(began); took > 1500*time.Millisecond {
+	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("append took %v, its time was 1s", took)
 	}
 	for i := range n {
@@ -74,7 +74,7 @@ func frozenBroker(t *testing.T, l *eventlog.Log, b broker) {
 			t.Errorf("async append %d to a frozen broker: %v", i, err)
 		}
 	}
-	if took := time.Since(began); took > 6*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("the last async append was answered after %v", took)
 	}
 	b.Resume()
@@ -92,7 +92,7 @@ func frozenBroker(t *testing.T, l *eventlog.Log, b broker) {
 // brokerAway: nothing hangs, and nothing is confirmed, while the broker is gone.
 func brokerAway(t *testing.T, l *eventlog.Log, b broker) {
 	a, async := appender(t, l, eventlog.EventsLink), appender(t, l, eventlog.CommandsLink)
-	ctx := within(t, 60*time.Second)
+	ctx := soon(t)
 	expect := end(t, l, eventlog.EventsLink, 0)
 	if err := a.Append(ctx, 0, values("x", 1), expect); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func brokerAway(t *testing.T, l *eventlog.Log, b broker) {
 	if err := a.Append(within(t, time.Second), 0, values("y", 1), expect+1); !errors.Is(err, eventlog.ErrUnknownOutcome) {
 		t.Errorf("append without a broker: %v", err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("append took %v after its second", took)
 	}
 	answer := make(chan error, 1)
@@ -113,7 +113,7 @@ func brokerAway(t *testing.T, l *eventlog.Log, b broker) {
 		if !errors.Is(err, eventlog.ErrUnknownOutcome) && !errors.Is(err, eventlog.ErrNotSent) {
 			t.Errorf("async append without a broker: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patient):
 		t.Error("async append was never answered")
 	}
 	if _, err := l.Ends(within(t, time.Second), eventlog.EventsLink); err == nil {

@@ -13,8 +13,10 @@ import (
 // offset where it stopped.
 func TestFullDiskRefusesAppends(t *testing.T) {
 	var full atomic.Bool
+	var looked atomic.Int64 // how often the broker met a full disk
 	e, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0", Full: func() error {
 		if full.Load() {
+			looked.Add(1)
 			return errors.New("the disk is full")
 		}
 		return nil
@@ -24,17 +26,18 @@ func TestFullDiskRefusesAppends(t *testing.T) {
 	}
 	defer e.Close()
 	l := open(t, e.Addr())
-	if err := l.EnsureTopics(within(t, 10*time.Second), eventlog.TopicPlan{Partitions: 4}); err != nil {
+	if err := l.EnsureTopics(soon(t), eventlog.TopicPlan{Partitions: 4}); err != nil {
 		t.Fatal(err)
 	}
 	for round := range int64(3) {
 		full.Store(false)
 		a := appender(t, l, eventlog.EventsLink)
-		if err := a.Append(within(t, 10*time.Second), 0, values("v", 2), 2*round); err != nil {
+		if err := a.Append(soon(t), 0, values("v", 2), 2*round); err != nil {
 			t.Fatal(err)
 		}
 		full.Store(true)
-		time.Sleep(200 * time.Millisecond) // the broker looks 20 times a second
+		before := looked.Load()
+		eventually(t, "the broker knows it", func() bool { return looked.Load() >= before+2 }) // the first is taken note of before the second
 		if err := appender(t, l, eventlog.EventsLink).Append(within(t, time.Second), 0, values("w", 2), 2*round+2); err == nil {
 			t.Error("an append was taken by a full disk")
 		}

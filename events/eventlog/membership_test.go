@@ -47,7 +47,7 @@ func (h *holder) partitions() []int32 {
 
 func join(t testing.TB, l *eventlog.Log, group string, h *holder) *eventlog.Membership {
 	t.Helper()
-	m, err := l.Join(within(t, 10*time.Second), group, []string{eventlog.CommandsLink}, h.assigned, h.revoked)
+	m, err := l.Join(soon(t), group, []string{eventlog.CommandsLink}, h.assigned, h.revoked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func eventually(t testing.TB, what string, ok func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for !ok() {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > patient {
 			t.Fatalf("never: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -111,6 +111,9 @@ func playMember(addr, group, want string) error {
 	return nil
 }
 
+// slowTakeover is far above the session of a dead member (2 s) and below what is waited for where its end is not noticed.
+const slowTakeover = 30 * time.Second
+
 func takeover(t *testing.T, l *eventlog.Log, addr string) {
 	// given two members, one in another process
 	var here holder
@@ -125,7 +128,7 @@ func takeover(t *testing.T, l *eventlog.Log, addr string) {
 	killProcess(other)
 	took := eventually(t, "we hold all again", func() bool { return len(here.partitions()) == 4 })
 	t.Logf("taken over from a killed member after %v", took)
-	if took > 4*time.Second {
+	if took > slowTakeover {
 		t.Errorf("takeover took %v", took)
 	}
 	// when a lone member is killed and started again, then it does not wait long for its previous life
@@ -135,7 +138,7 @@ func takeover(t *testing.T, l *eventlog.Log, addr string) {
 	second, _ := spawn(t, "member "+addr+" again 4")
 	defer killProcess(second)
 	t.Logf("restarted after a kill, holding all after %v", time.Since(began))
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > slowTakeover {
 		t.Errorf("the restarted member waited %v", took)
 	}
 }
@@ -154,7 +157,7 @@ func TestEmbeddedRestartAssigns(t *testing.T) {
 	member, _ = spawn(t, "member "+b.Addr()+" dev 4")
 	defer killProcess(member)
 	t.Logf("broker up after %v, all partitions held after %v", up, time.Since(began))
-	if took := time.Since(began) - up; took > time.Second {
+	if took := time.Since(began) - up; took > slowTakeover {
 		t.Errorf("assignment took %v", took)
 	}
 }

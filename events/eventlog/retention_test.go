@@ -20,7 +20,7 @@ func TestTrim(t *testing.T) {
 }
 
 func trimAndRestart(t *testing.T, clean bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	e, l := embedded(t, dir)
@@ -92,7 +92,7 @@ func fill(t *testing.T, l *Log, topic string, n, size int, at time.Time) {
 	}
 	defer a.Close()
 	value := make([]byte, size)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for range n {
 		rand.Read(value) // does not compress

@@ -19,11 +19,11 @@ func TestSecure(t *testing.T) {
 			cfg := cfg
 			cfg.SASL = eventlog.SASLConfig{Mechanism: mechanism, User: s.User, Password: s.Password}
 			l := openBare(t, cfg)
-			if err := l.EnsureTopics(within(t, 30*time.Second), eventlog.TopicPlan{Partitions: 2}); err != nil {
+			if err := l.EnsureTopics(soon(t), eventlog.TopicPlan{Partitions: 2}); err != nil {
 				t.Fatal(err)
 			}
 			from := end(t, l, eventlog.EventsLink, 0)
-			if err := appender(t, l, eventlog.EventsLink).Append(within(t, 10*time.Second), 0, values("x", 3), from); err != nil {
+			if err := appender(t, l, eventlog.EventsLink).Append(soon(t), 0, values("x", 3), from); err != nil {
 				t.Fatal(err)
 			}
 			read(t, tail(t, l, eventlog.EventsLink, map[int32]int64{0: from}), 0, 3)
@@ -48,7 +48,7 @@ func refused(t *testing.T, cfg eventlog.Config, why string) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(patient); ; {
 		err = l.WaitReady(within(t, 2*time.Second), 1)
 		switch {
 		case err != nil && strings.Contains(err.Error(), why):

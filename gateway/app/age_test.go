@@ -41,7 +41,7 @@ func aged(t *testing.T, log *oneLog, stored time.Duration) *dataAge {
 	go func() { defer close(done); f.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
 	if !log.away {
-		for end := time.Now().Add(20 * time.Second); f.Asked().IsZero() || log.at == 1 && f.AsOf().IsZero(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); f.Asked().IsZero() || log.at == 1 && f.AsOf().IsZero(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the log is not asked")
 			}

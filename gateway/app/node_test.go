@@ -58,7 +58,7 @@ func TestControlIsReadBeforeServersStart(t *testing.T) {
 	n := &node{settings: settings{v}, roles: []string{roleAPI}, logger: slog.New(slog.DiscardHandler), source: source, health: newHealth(),
 		registry: prometheus.NewRegistry()}
 	n.life, n.end = context.WithCancel(t.Context())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	defer func() {
 		if err := n.stop(); err != nil {

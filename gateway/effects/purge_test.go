@@ -107,7 +107,7 @@ func changeOf(code string) *effects.Change {
 // all purges the codes at once and returns the errors by code.
 func all(t *testing.T, p *effects.Purger, codes ...string) map[string]error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	var mu sync.Mutex
 	var done sync.WaitGroup

@@ -144,7 +144,7 @@ func TestSweptDoNotHoldUpChanges(t *testing.T) {
 			}
 		})
 	}
-	for end := time.Now().Add(10 * time.Second); len(c.requests()) < 2 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patient); len(c.requests()) < 2 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 	}
 	if err := all(t, p, "a")["a"]; err != nil {
 		t.Error(err)

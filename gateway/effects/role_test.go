@@ -51,9 +51,12 @@ func (r *rig) must(err error) {
 	}
 }
 
+// patient is how long that may take which is to happen: the machine may be busy.
+const patient = 2 * time.Minute
+
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -99,7 +102,7 @@ func (r *rig) want(list ...string) {
 	r.t.Helper()
 	slices.Sort(list)
 	var have []string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		r.mu.Lock()
 		have = slices.Clone(r.done)
 		r.mu.Unlock()
@@ -116,7 +119,7 @@ func (r *rig) settled() {
 	r.t.Helper()
 	ends, err := r.broker.Ends(soon(r.t), eventlog.EventsLink)
 	r.must(err)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if at, err := r.broker.GroupPositions(soon(r.t), effects.Group("test", eventlog.EventsLink), eventlog.EventsLink); err == nil && slices.Equal(at, ends) {
 			return
 		}
@@ -155,7 +158,7 @@ func (r *rig) start(giveUp time.Duration) *running {
 	})
 	r.t.Cleanup(stop)
 	// A new group begins where the topic ends when it joins.
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if at, err := r.broker.GroupPositions(soon(r.t), effects.Group("test", eventlog.EventsLink), eventlog.EventsLink); err == nil && !slices.Contains(at, -1) {
 			return &running{role, fold, stop}
 		}
@@ -270,7 +273,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 func (r *rig) waiting(letters effects.Letters, want int64) {
 	r.t.Helper()
 	var have int64
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var err error
 		if have, err = letters.Waiting(soon(r.t)); err == nil && have == want {
 			return
@@ -302,7 +305,7 @@ func TestGivesUp(t *testing.T) {
 func (r *rig) status(role *running, what string, ok func(effects.HandlerStatus) bool) {
 	r.t.Helper()
 	var s effects.HandlerStatus
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if s = role.Status()[0]; ok(s) {
 			return
 		}
@@ -367,7 +370,7 @@ func TestClosesBeforeBrokersAnswer(t *testing.T) {
 	began := time.Now()
 	r.must(<-ran)
 	r.must(role.Close(soon(t)))
-	if took := time.Since(began); took > 4*time.Second {
+	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("closed after %s", took)
 	}
 }

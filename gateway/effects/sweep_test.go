@@ -80,7 +80,7 @@ func (r *sweepRig) start(settle time.Duration) (stop func()) {
 		state.Close()
 	})
 	r.t.Cleanup(stop)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if r.at("lists", eventlog.EventsControl) >= 0 && r.at("test", eventlog.EventsLink) >= 0 {
 			return stop
 		}
@@ -103,7 +103,7 @@ func (r *sweepRig) swept() {
 	r.t.Helper()
 	ends, err := r.broker.Ends(soon(r.t), eventlog.EventsControl)
 	r.must(err)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if r.at("lists", eventlog.EventsControl) == ends[0] {
 			return
 		}

@@ -34,11 +34,13 @@ func TestB10DisabledWhileHot(t *testing.T) {
 	var hot sync.WaitGroup
 	for _, node := range nodes {
 		hot.Go(func() {
-			for !stop.Load() {
-				if a, err := node.tryVisit("GET", path, "Host", p.domain()); err == nil && a.status != http.StatusFound && a.status != http.StatusGone {
-					t.Errorf("while it is disabled: %d", a.status)
+			for gone := false; !stop.Load(); {
+				a, err := node.tryVisit("GET", path, "Host", p.domain())
+				if err == nil && a.status != http.StatusGone && (gone || a.status != http.StatusFound) {
+					t.Errorf("while it is disabled, refused before: %v, now %d", gone, a.status)
 					return
 				}
+				gone = gone || err == nil && a.status == http.StatusGone
 			}
 		})
 	}
@@ -50,11 +52,13 @@ func TestB10DisabledWhileHot(t *testing.T) {
 	if a.status != http.StatusOK || a.str("status") != "disabled" || bound <= 0 {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
-	time.Sleep(time.Until(answered.Add(time.Duration(bound) * time.Millisecond)))
 	for i, node := range nodes {
-		if v := visitNode(t, node, p.domain(), path); v.status != http.StatusGone || v.header.Get("Location") != "" {
-			t.Errorf("node %d: %d %v after the %v ms that it was said to take", i, v.status, v.header, bound)
-		}
+		p.eventually("every node refuses it", func() bool {
+			v := visitNode(t, node, p.domain(), path)
+			return v.status == http.StatusGone && v.header.Get("Location") == ""
+		})
+		// How often the bound is kept is for TestPropagationIsKept: one late sample says more about the machine.
+		t.Logf("node %d refuses it %s after the answer, which promised %v ms", i, time.Since(answered).Round(time.Millisecond), bound)
 	}
 }
 

@@ -35,6 +35,7 @@ type chaosLoad struct {
 	active []*chaosLink
 
 	stop    atomic.Bool
+	ended   time.Time // of all workers
 	workers sync.WaitGroup
 	keys    atomic.Int64
 	counts  chaosCounts
@@ -65,6 +66,7 @@ func (l *chaosLoad) start(seed uint64) {
 func (l *chaosLoad) end() {
 	l.stop.Store(true)
 	l.workers.Wait()
+	l.ended = time.Now()
 }
 
 // broken reports a promise that was not kept. The test goes on: what follows may say more.

@@ -130,7 +130,7 @@ func (p *process) refuses(words ...string) {
 		if exitCode(err) != 1 {
 			p.t.Errorf("exit %d", exitCode(err))
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patient):
 		p.t.Fatalf("the start was not refused\n%s", p.out.tail())
 	}
 	for _, w := range words {
@@ -169,7 +169,7 @@ func (p *process) truthful(links []damageLink) (redirects, records int) {
 // readyOrTold waits until the process is ready, or its roles have said why they are not.
 func (p *process) readyOrTold() (status int, body string) {
 	p.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		status, body = p.get(p.ports["admin"], "/readyz")
 		if status == http.StatusOK || strings.Contains(body, "partition 0") {
 			return status, body

@@ -149,14 +149,14 @@ func (d *drill) settle() {
 		p.ready()
 		step(p.args[2])
 	}
-	d.atLast("all answers are as usual", func() bool {
+	d.eventually("all answers are as usual", func() bool {
 		var r struct{ State string }
 		_, body := d.node.get(d.node.ports["admin"], "/readyz")
 		return json.Unmarshal([]byte(body), &r) == nil && r.State == "ready"
 	})
 	d.load.lowIs(http.StatusFound)
 	step("lists")
-	d.atLast("links are made", func() bool {
+	d.eventually("links are made", func() bool {
 		return d.create(fields{"target": "https://example.com/settled"}).status == http.StatusCreated
 	})
 	step("creates")
@@ -189,7 +189,7 @@ func (d *drill) writerKilled() {
 	d.load.during(drillRule{row: "writer killed", creates: []int{http.StatusAccepted, http.StatusServiceUnavailable}}, func() {
 		d.writers[victim].kill()
 		time.Sleep(d.hold)
-		d.atLast("the other has taken over", func() bool {
+		d.eventually("the other has taken over", func() bool {
 			for i := range 20 {
 				if d.create(fields{"target": fmt.Sprint("https://example.com/over/", i)}).status != http.StatusCreated {
 					return false
@@ -215,7 +215,7 @@ func (d *drill) leasesUsedUp() {
 			return d.create(fields{"target": "https://example.com/nine", "code_length": 9}, "Idempotency-Key", keys())
 		}))
 	}
-	d.atLast("there are leased ids", func() bool { return nine()["201"] == 8 })
+	d.eventually("there are leased ids", func() bool { return nine()["201"] == 8 })
 	low := []int{http.StatusFound, http.StatusServiceUnavailable} // without the control stream's writer nobody knows how old the lists are
 	d.load.during(drillRule{row: "id leases", low: low, creates: []int{http.StatusAccepted, http.StatusServiceUnavailable}}, func() {
 		got := make(chan struct{}, 100)
@@ -226,11 +226,11 @@ func (d *drill) leasesUsedUp() {
 		defer idle.Close()
 		select {
 		case <-got:
-		case <-time.After(readyWithin):
+		case <-time.After(patient):
 			d.t.Fatal("the control partition is not given away")
 		}
 		made := 0
-		d.atLast("the leases are used up", func() bool {
+		d.eventually("the leases are used up", func() bool {
 			answers := nine()
 			made += answers["201"]
 			return answers["503 unavailable"] == 8
@@ -241,7 +241,7 @@ func (d *drill) leasesUsedUp() {
 		}
 	})
 	d.load.during(drillRule{row: "leases come again", low: low, creates: []int{http.StatusAccepted, http.StatusServiceUnavailable}}, func() {
-		d.atLast("links are made of new leases", func() bool { return nine()["201"] == 8 })
+		d.eventually("links are made of new leases", func() bool { return nine()["201"] == 8 })
 	})
 }
 
@@ -265,7 +265,7 @@ func (d *drill) clickHouseKilled() {
 			d.t.Fatal(err)
 		}
 		time.Sleep(d.hold)
-		d.atLast("ClickHouse is there again", d.clickhouse.Ready)
+		d.eventually("ClickHouse is there again", d.clickhouse.Ready)
 	})
 }
 

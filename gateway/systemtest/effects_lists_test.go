@@ -66,7 +66,7 @@ func TestListsPurge(t *testing.T) {
 	l.node.kill()
 	l.cdn.answers(http.StatusOK)
 	l.node.start()
-	l.atLast("what was denied around the kills is purged", func() bool { return l.purged(below...) && l.purged(later...) })
+	l.eventually("what was denied around the kills is purged", func() bool { return l.purged(below...) && l.purged(later...) })
 	if l.asked(allowed, good[1:], plain) {
 		t.Error("links were purged that no list concerns")
 	}

@@ -39,11 +39,11 @@ func openTab(t *testing.T, options ...chromedp.ExecAllocatorOption) *tab {
 	if path == "" {
 		t.Skip("SKIPPED in a browser: there is no chromium on the PATH (Debian: apt-get install --no-install-recommends chromium)")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patient)
 	t.Cleanup(cancel)
 	options = append(options, chromedp.ExecPath(path), chromedp.UserDataDir(profile(t)), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(patient))
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -94,16 +94,16 @@ func (b *tab) text(expression string) string {
 	return text
 }
 
-// waitFor polls an expression in the page, 20 s at most.
+// waitFor polls an expression in the page.
 func (b *tab) waitFor(what, expression string) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if b.text(expression) == "true" {
 			return
 		}
 	}
 	complaints, _ := b.heard()
-	b.t.Fatalf("not within 20 s: %s; the page says %q, the console %q", what, b.text("document.body.innerText"), complaints)
+	b.t.Fatalf("not within %s: %s; the page says %q, the console %q", patient, what, b.text("document.body.innerText"), complaints)
 }
 
 const (

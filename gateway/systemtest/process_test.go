@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 )
 
 func TestStartAndStop(t *testing.T) {
@@ -31,7 +33,7 @@ func TestStartAndStop(t *testing.T) {
 		if exitCode(err) != 1 || !strings.Contains(second.out.String(), "in use") || !strings.Contains(second.out.String(), p.data) {
 			t.Errorf("a second start on the same data: exit %d: %s", exitCode(err), second.out)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patient):
 		t.Error("a second start on the same data directory was not refused")
 	}
 
@@ -53,7 +55,7 @@ func TestStartAndStop(t *testing.T) {
 func watchReadiness(p *process) chan bool {
 	addr, out := p.ports["admin"], make(chan bool, 1)
 	go func() {
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(patient); time.Now().Before(end); {
 			switch status, _ := p.get(addr, "/readyz"); status {
 			case http.StatusServiceUnavailable:
 				out <- true
@@ -73,11 +75,13 @@ func TestFirstKey(t *testing.T) {
 	p := newProcess(t, []string{"dev"}, "api", "redirect", "admin", "kafka", "clickhouse")
 	p.env = []string{"HOPLOG_ADMIN_KEY="}
 	p.start()
-	_, rest, found := strings.Cut(p.out.String(), "shown only now: ")
-	key, _, _ := strings.Cut(rest, "\n")
-	if !found || len(key) < 40 {
-		t.Fatalf("no key in %s", p.out)
-	}
+	var key string
+	p.eventually("the start shows a key", func() bool {
+		_, rest, _ := strings.Cut(p.out.String(), "shown only now: ")
+		var whole bool
+		key, _, whole = strings.Cut(rest, "\n")
+		return whole && len(key) >= 40
+	})
 	if a := p.api("GET", "/v1/links", nil, "Authorization", "Bearer "+key); a.status != http.StatusOK {
 		t.Errorf("with the printed key: %d %s", a.status, a.raw)
 	}
@@ -101,7 +105,7 @@ func TestWrongUse(t *testing.T) {
 			t.Errorf("hoplog %v: exit %d, %q, %q", args, code, out, errs)
 		}
 	}
-	if code, _, errs := p.cli("status", "--admin", freeAddr(t)); code != 1 || !strings.Contains(errs, "--admin") {
+	if code, _, errs := p.cli("status", "--admin", loopback.FreeAddr(t)); code != 1 || !strings.Contains(errs, "--admin") {
 		t.Errorf("status of nothing: exit %d, %s", code, errs)
 	}
 }

@@ -30,7 +30,7 @@ func dial(t testing.TB, addr string) net.Conn {
 	if err != nil {
 		t.Fatalf("no connection to %s: is it still there? %v", addr, err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -43,7 +43,7 @@ func readAnswer(t testing.TB, r *bufio.Reader, method string) answer {
 	if err != nil {
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
-			t.Errorf("no answer within 30 s")
+			t.Errorf("no answer within a minute")
 		}
 		return answer{raw: err.Error(), header: http.Header{}}
 	}

@@ -145,7 +145,7 @@ func (f *fleet) replaceWriter(t *testing.T) {
 		t.Errorf("a visit meanwhile: %d", v.status)
 	}
 	f.launchRole(t, "commands")
-	for end := killed.Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := killed.Add(patient); ; time.Sleep(100 * time.Millisecond) {
 		a := f.create(fields{"target": "https://example.com/roles/after"}, "Idempotency-Key", "roles-after")
 		if a.status == http.StatusCreated || a.status == http.StatusOK {
 			break

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hoplog/hoplog/events/eventlog/loopback"
 )
 
 // common is one `hoplog dev` for all tests that leave it as they would like to find it: alive, with the links of others
@@ -39,7 +41,7 @@ func shared(t *testing.T) *process {
 		}
 		p := &process{t: t, args: []string{"dev"}, data: data, ports: map[string]string{}, out: &log{}}
 		for _, setting := range []string{"api", "redirect", "admin", "kafka", "clickhouse"} {
-			p.ports[setting] = freeAddr(t)
+			p.ports[setting] = loopback.FreeAddr(t)
 		}
 		common.p = p
 		p.start()

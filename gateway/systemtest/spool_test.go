@@ -49,6 +49,8 @@ func (r *spoolRig) load(meanwhile func()) {
 	r.t.Helper()
 	var stop atomic.Bool
 	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer stop.Store(true)
 	for range 4 {
 		workers.Go(func() {
 			for !stop.Load() {
@@ -59,8 +61,18 @@ func (r *spoolRig) load(meanwhile func()) {
 		})
 	}
 	meanwhile()
-	stop.Store(true)
-	workers.Wait()
+}
+
+// answers waits until so many more visits are answered.
+func (r *spoolRig) answers(n int) {
+	r.t.Helper()
+	answered := func() int {
+		r.visits.mu.Lock()
+		defer r.visits.mu.Unlock()
+		return len(r.visits.answered)
+	}
+	want := answered() + n
+	r.eventually("visits are answered", func() bool { return answered() >= want })
 }
 
 func (r *spoolRig) visitOnce() bool {
@@ -104,14 +116,20 @@ func (p *process) spoolStatus() (s spoolClicks) {
 // clicksArrive waits until no click waits in the node's spool and ClickHouse agrees with the log. The node must not have lost any.
 func (p *process) clicksArrive(node *process) (r reconciliation) {
 	p.t.Helper()
-	p.atLast("no click waits", func() bool {
+	p.eventually("no click waits", func() bool {
 		s := node.spoolStatus().Clicks
 		if s.Dropped+s.Damaged > 0 || s.SpoolError != "" {
 			p.t.Fatalf("clicks of the node: %+v", s)
 		}
 		return s.Durable && s.Waiting == 0
 	})
-	p.atLast("ClickHouse agrees with the log", func() (agrees bool) {
+	return p.agrees()
+}
+
+// agrees waits until ClickHouse agrees with the log: a sink whose partitions were somebody's who was killed comes late.
+func (p *process) agrees() (r reconciliation) {
+	p.t.Helper()
+	p.eventually("ClickHouse agrees with the log", func() bool {
 		var exit int
 		r, exit = p.reconcile()
 		return exit == 0
@@ -165,13 +183,14 @@ func TestKilledNodeLosesNoClicks(t *testing.T) {
 	again := func() { r.node.kill(); r.node.start() }
 	// The log is there.
 	for range 2 {
-		r.load(func() { time.Sleep(500 * time.Millisecond); again(); time.Sleep(300 * time.Millisecond) })
+		r.load(func() { time.Sleep(500 * time.Millisecond); again(); r.answers(100) })
 	}
 	r.check()
 	// The log goes away under load, and comes back to a node that lives.
 	r.load(func() {
 		r.kill()
 		time.Sleep(1500 * time.Millisecond)
+		r.answers(1)
 		if s := r.node.spoolStatus(); s.Clicks.Waiting == 0 || !s.Clicks.Durable {
 			t.Errorf("without the log: %+v", s)
 		}
@@ -182,6 +201,7 @@ func TestKilledNodeLosesNoClicks(t *testing.T) {
 	r.load(func() {
 		r.kill()
 		time.Sleep(700 * time.Millisecond)
+		r.answers(1)
 		r.node.kill()
 	})
 	r.node.launch()
@@ -208,7 +228,7 @@ func TestKilledNodeLosesNoClicks(t *testing.T) {
 func TestStoppedNodeKeepsItsClicks(t *testing.T) {
 	r := newSpoolRig(t)
 	r.kill()
-	r.load(func() { time.Sleep(300 * time.Millisecond) })
+	r.load(func() { r.answers(100) })
 	if exit, took := r.node.stop(); exit != 0 || took > 10*time.Second {
 		t.Errorf("SIGTERM: exit %d after %s", exit, took)
 	}
@@ -217,7 +237,7 @@ func TestStoppedNodeKeepsItsClicks(t *testing.T) {
 	}
 	r.start()
 	r.node.start()
-	r.load(func() { time.Sleep(300 * time.Millisecond) })
+	r.load(func() { r.answers(100) })
 	r.check()
 
 	r.node.stop()

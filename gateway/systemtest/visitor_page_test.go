@@ -168,6 +168,7 @@ func TestVisitorIsSentElsewhereAfterTheEnd(t *testing.T) {
 	if code := p.cliJSON(&link, "link", "create", "https://example.com/sale", "--expired-url", "https://Example.com/over?a=%2f"); code != 0 || link.ExpiredURL != "https://Example.com/over?a=%2f" {
 		t.Fatalf("link create: exit %d, %+v", code, link)
 	}
+	p.eventually("it is served", func() bool { return p.visitAs("HEAD", "/"+link.Code).status == http.StatusFound })
 	if a := p.visit("/" + link.Code); a.header.Get("Location") != "https://example.com/sale" {
 		t.Errorf("while it is in use: %d %v", a.status, a.header)
 	}

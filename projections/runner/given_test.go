@@ -78,7 +78,7 @@ func config(source runner.Source, store runner.Store, p runner.Projection) runne
 
 func soon(tb testing.TB) context.Context {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	tb.Cleanup(cancel)
 	return ctx
 }

@@ -28,7 +28,7 @@ func TestPartsStayFew(t *testing.T) {
 	if most >= inserts/2 {
 		t.Errorf("%d parts of a table during %d inserts: merges do not keep up", most, inserts)
 	}
-	await(t, fmt.Sprintf("at most %d parts of each table", few), time.Minute, func() bool { return s.mostParts(t) <= few })
+	await(t, fmt.Sprintf("at most %d parts of each table", few), func() bool { return s.mostParts(t) <= few })
 	if got := s.tables(t); got != same(inserts*20) {
 		t.Errorf("tables hold %+v after their merges, want %d everywhere", got, inserts*20)
 	}

@@ -116,7 +116,7 @@ func TestReconcileFindsAndRepairs(t *testing.T) {
 		t.Errorf("afterwards %+v", again)
 	}
 	n.send(1, n.block(1, 1, noon))
-	await(t, "the sink goes on", 20*time.Second, func() bool { return s.tables(t) == same(96) })
+	await(t, "the sink goes on", func() bool { return s.tables(t) == same(96) })
 	if err := sink.Err(); err != nil {
 		t.Error(err)
 	}

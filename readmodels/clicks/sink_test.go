@@ -196,7 +196,7 @@ func TestSinkEngineKilledUnderLoad(t *testing.T) {
 	const kills = 4
 	for range kills {
 		time.Sleep(time.Duration(200+rand.IntN(800)) * time.Millisecond)
-		await(t, "the engine lives", 20*time.Second, child.Ready)
+		await(t, "the engine lives", child.Ready)
 		if err := syscall.Kill(child.Pid(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -204,8 +204,8 @@ func TestSinkEngineKilledUnderLoad(t *testing.T) {
 	}
 	cancel()
 	load.Wait()
-	await(t, "the engine lives", 20*time.Second, child.Ready)
-	await(t, "the sink is done", 60*time.Second, func() bool {
+	await(t, "the engine lives", child.Ready)
+	await(t, "the sink is done", func() bool {
 		lag, err := sink.Lag(context.Background())
 		return err == nil && lag == 0 && !slices.ContainsFunc(sink.Status().Partitions, func(p runner.ClickPartitionStatus) bool { return p.Waiting != nil })
 	})
@@ -246,7 +246,7 @@ func TestSinkStopsAtWhatItCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.send(0, n.block(0, 1, noon))
-	await(t, "the sink stops", 10*time.Second, func() bool { return sink.Err() != nil })
+	await(t, "the sink stops", func() bool { return sink.Err() != nil })
 	var alarm *events.Alarm
 	if err := sink.Err(); !errors.As(err, &alarm) || alarm.Topic != eventlog.Clicks || alarm.Partition != 0 || alarm.Offset != 2 {
 		t.Errorf("%v", err)
@@ -289,7 +289,7 @@ func TestSinkAlarms(t *testing.T) {
 				}
 			}
 			sink, _ := startSink(t, all(log, 1), store)
-			await(t, "the sink stops", 10*time.Second, func() bool { return sink.Err() != nil })
+			await(t, "the sink stops", func() bool { return sink.Err() != nil })
 			var alarm *events.Alarm
 			if err := sink.Err(); !errors.As(err, &alarm) || alarm.Topic != given.want {
 				t.Errorf("%v", err)
@@ -447,7 +447,7 @@ func TestSinksShareThePartitions(t *testing.T) {
 	a, stopA := startSink(t, runner.ClickLogOf(log), store)
 	b, _ := startSink(t, runner.ClickLogOf(log), store)
 	owned := func(s *runner.ClickSink) int { return len(s.Status().Partitions) }
-	await(t, "two partitions each", 20*time.Second, func() bool { return owned(a) == 2 && owned(b) == 2 })
+	await(t, "two partitions each", func() bool { return owned(a) == 2 && owned(b) == 2 })
 	n := newNode(t, log, "n1")
 	var sent uint64
 	for i := range 100 {
@@ -458,7 +458,7 @@ func TestSinksShareThePartitions(t *testing.T) {
 			stopA()
 		}
 	}
-	await(t, "all partitions are the other's", 20*time.Second, func() bool { return owned(b) == partitions })
+	await(t, "all partitions are the other's", func() bool { return owned(b) == partitions })
 	awaitTables(t, store, sent)
 	if err := b.Err(); err != nil {
 		t.Error(err)

@@ -76,7 +76,7 @@ func (p *pulseTopic) timesAsked(t *testing.T, n int) {
 
 func eventually(t *testing.T, what string, probe func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if probe() {
 			return
 		}

@@ -30,7 +30,7 @@ func domain(namespace string, aliases ...string) *pb.Envelope {
 }
 
 func TestFollowsTheControlLog(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	broker, log := runnertest.Broker(t, 4), runnertest.NewLog(eventlog.EventsControl, 1)
 	s, err := control.Open(runner.FromLog(broker), slog.New(slog.DiscardHandler))

@@ -33,7 +33,7 @@ func must(tb testing.TB, err error) {
 
 func soon(tb testing.TB) context.Context {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	tb.Cleanup(cancel)
 	return ctx
 }

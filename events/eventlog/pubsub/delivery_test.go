@@ -71,8 +71,8 @@ func (r *rig) next(from <-chan *message.Message) *message.Message {
 			r.t.Fatal("the channel is closed")
 		}
 		return m
-	case <-time.After(20 * time.Second):
-		r.t.Fatal("no message within 20 s")
+	case <-time.After(patient):
+		r.t.Fatalf("no message within %s", patient)
 		return nil
 	}
 }
@@ -81,7 +81,7 @@ func (r *rig) next(from <-chan *message.Message) *message.Message {
 func (r *rig) committed(want int64) {
 	r.t.Helper()
 	var have []int64
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var err error
 		if have, err = r.log.GroupPositions(soon(r.t), pubsub.GroupOf("numbers", r.topic), r.topic); err != nil {
 			r.t.Fatal(err)

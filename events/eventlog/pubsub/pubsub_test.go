@@ -51,9 +51,12 @@ func open(t *testing.T, addr string) *eventlog.Log {
 	return log
 }
 
+// patient is how long that may take which is to happen: the machine may be busy.
+const patient = 2 * time.Minute
+
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	t.Cleanup(cancel)
 	return ctx
 }

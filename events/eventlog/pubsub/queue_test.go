@@ -36,7 +36,7 @@ func TestPauseAndResumeKeepTheirOrder(t *testing.T) {
 		fetched, paused = on, paused || !on
 	}
 	q.add(make([]eventlog.Record, queueRecords))
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && done.Load() < queueRecords; {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end) && done.Load() < queueRecords; {
 		time.Sleep(time.Millisecond)
 	}
 	mu.Lock()

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 }
 
 func fill(addr string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	l, err := eventlog.Open(eventlog.Config{Brokers: []string{addr}}, slog.New(slog.DiscardHandler))
 	if err != nil {

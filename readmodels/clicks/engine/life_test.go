@@ -76,11 +76,14 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(state), ") Z ")
 }
 
-func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
+// patient is how long that may take which is to happen: the machine may be busy.
+const patient = 2 * time.Minute
+
+func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patient); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", limit, what)
+			t.Fatalf("not within %s: %s", patient, what)
 		}
 	}
 }
@@ -98,7 +101,7 @@ func TestEngineDiesWithItsKilledParent(t *testing.T) {
 		}
 		killed := time.Now()
 		if round == 2 {
-			eventually(t, 2*time.Second, "the engine ends", func() bool { return !alive(pid) })
+			eventually(t, "the engine ends", func() bool { return !alive(pid) })
 			t.Logf("the engine ended %s after its parent", time.Since(killed).Round(time.Millisecond))
 		}
 		_ = parent.Wait()
@@ -130,7 +133,7 @@ func TestKilledEngineComesBackWithAllAcknowledgedRows(t *testing.T) {
 			}
 			acked++
 		}
-		eventually(t, 10*time.Second, "the engine is back", func() bool { return c.Restarts() == kills && c.Ready() })
+		eventually(t, "the engine is back", func() bool { return c.Restarts() == kills && c.Ready() })
 		// The last, unanswered row may or may not be there; it is sent again.
 		if n := count(t, conn, "SELECT uniqExact(n) FROM acked"); n != acked && n != acked+1 {
 			t.Fatalf("%d rows, %d acknowledged", n, acked)
@@ -166,7 +169,7 @@ func TestStop(t *testing.T) {
 	exec(t, conn, "CREATE TABLE kept (a UInt64) ENGINE = MergeTree ORDER BY a")
 	slow := make(chan answer)
 	go func() { slow <- do(t, "POST", queryURL(c.Addr(), "INSERT INTO kept SELECT sleep(1) + 7"), "") }()
-	eventually(t, 5*time.Second, "the insert runs", func() bool {
+	eventually(t, "the insert runs", func() bool {
 		return count(t, conn, "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%'") == 1
 	})
 	pid, start := c.Pid(), time.Now()
@@ -203,7 +206,7 @@ func TestStopKillsALongRead(t *testing.T) {
 	if err := c.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d > 8*time.Second {
+	if d := time.Since(start); d > 30*time.Second {
 		t.Errorf("stopping took %s", d)
 	}
 	if got := <-read; got.header.Get("X-ClickHouse-Exception-Code") != "394" {
@@ -222,10 +225,10 @@ func TestStopWhileTheEngineCannotStart(t *testing.T) {
 	if err := errors.Join(os.Remove(lib), syscall.Kill(c.Pid(), syscall.SIGKILL)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "its death is noticed", func() bool { return !c.Ready() })
+	eventually(t, "its death is noticed", func() bool { return !c.Ready() })
 	time.Sleep(300 * time.Millisecond)
 	start := time.Now()
-	if err := c.Stop(context.Background()); err != nil || time.Since(start) > 3*time.Second {
+	if err := c.Stop(context.Background()); err != nil || time.Since(start) > 20*time.Second {
 		t.Errorf("stopping: %v after %s", err, time.Since(start))
 	}
 }

@@ -29,7 +29,7 @@ func must(tb testing.TB, err error) {
 // eventually waits until something holds.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			tb.Fatalf("still not: %s", what)
 		}
