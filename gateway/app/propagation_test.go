@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,10 @@ func TestPropagationBound(t *testing.T) {
 
 // Texts of a purge request may hold what somebody should have put into the token: they are shown by name only.
 func TestPurgeTextsAreNotShown(t *testing.T) {
+	t.Setenv("HOPLOG_CHDB", "") // restored at the end
+	if err := os.Unsetenv("HOPLOG_CHDB"); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("HOPLOG_PURGE_TOKEN", "hidden-1")
 	c, s := settingsOf(t, "--purge-url", "http://cdn.example/hidden-2", "--purge-headers", "Authorization: hidden-3", "--purge-body", "hidden-4", "--purge-batch", "7")
 	if got := printed(s.shown(c)); got != "purge-batch=7 purge-body=(set) purge-headers=(set) purge-token=(set) purge-url=(set)" {
