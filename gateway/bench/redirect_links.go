@@ -83,8 +83,10 @@ func makeBatch(ctx context.Context, api *client.API, from int, links []client.Li
 }
 
 const (
-	// fewestDraws come from each set of links before the same come again, mostDraws at most.
-	fewestDraws, mostDraws = 50_000, 4_000_000
+	// drawsPerLink come from a set of links before the same come again: a memory that holds a part of the links would know the
+	// same draws better than any visitors. fewestDraws at least; mostDraws, 4 bytes each, at most.
+	drawsPerLink           = 4
+	fewestDraws, mostDraws = 50_000, 32_000_000
 	nodeAgent              = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"
 )
 
@@ -98,7 +100,7 @@ type visitSource struct {
 }
 
 func newVisitSource(host string, count int, path func(dst []byte, i int) []byte) *visitSource {
-	return &visitSource{path: path, drawn: zipfDraws(1, count, min(max(count, fewestDraws), mostDraws)),
+	return &visitSource{path: path, drawn: zipfDraws(1, count, min(max(drawsPerLink*count, fewestDraws), mostDraws)),
 		rest: fmt.Appendf(nil, " HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n\r\n", host, nodeAgent), right: func(status int) bool { return status == http.StatusFound }}
 }
 
