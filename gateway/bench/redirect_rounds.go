@@ -87,12 +87,12 @@ func (cfg *RedirectConfig) sides(s, small *scene, beside *nginx, result *Redirec
 	return sides
 }
 
-// warm asks a node for half of the draws, so that the rounds meet a node that has run for a while: what is measured is not how its
-// memory fills. A round draws on where the one before ended.
+// warm asks a node for each draw once, or for some minutes, so that the rounds meet a node that has run for a while: what is measured
+// is not how its memory fills. A round draws on where the one before ended.
 func (cfg *RedirectConfig) warm(ctx context.Context, s *side) error {
 	const slice, most = 2 * time.Second, 3 * time.Minute
 	l := load{addr: s.addr, connections: cfg.Connections, during: slice, source: s.visits}
-	enough := len(s.visits.drawn) / 2
+	enough := len(s.visits.drawn)
 	for began, asked := time.Now(), 0; asked < enough && time.Since(began) < most; {
 		cfg.Progress.tell("warming the node up", int64(asked), int64(enough))
 		done, err := l.run(ctx)
