@@ -370,7 +370,7 @@ func TestClosesBeforeBrokersAnswer(t *testing.T) {
 	began := time.Now()
 	r.must(<-ran)
 	r.must(role.Close(soon(t)))
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > 4*time.Second {
 		t.Errorf("closed after %s", took)
 	}
 }

@@ -85,33 +85,22 @@ func TestPurge(t *testing.T) {
 	p.env = append(p.env, "HOPLOG_PURGE_TOKEN="+cdnToken)
 	p.start()
 	cached, plain := p.made(fields{"target": "https://example.com/purge/1", "cache_ttl": 600}), p.made(fields{"target": "https://example.com/purge/plain"})
-	var took []time.Duration
-	for edit, code := range []string{plain, cached, cached, cached} {
+	for _, code := range []string{plain, cached} {
 		began := time.Now()
-		a := p.api("PATCH", p.link(code), fields{"target": fmt.Sprint("https://example.com/purge/new/", edit)})
-		if bound, _ := a.body["propagation_ms"].(float64); a.status != http.StatusOK || bound != 3000 {
+		a := p.api("PATCH", p.link(code), fields{"target": "https://example.com/purge/2"})
+		bound, _ := a.body["propagation_ms"].(float64)
+		if a.status != http.StatusOK || bound != 3000 {
 			t.Fatalf("%d %s: want a promise of 3 s", a.status, a.raw)
 		}
 		if code == plain {
 			continue
 		}
-		answered, at := time.Now(), time.Time{}
-		p.eventually("the CDN has purged "+code, func() bool {
-			done, _ := c.times(p.url(code))
-			after := slices.IndexFunc(done, func(at time.Time) bool { return at.After(began) })
-			if after >= 0 {
-				at = done[after]
-			}
-			return after >= 0
-		})
-		if early := at.Sub(began); early < time.Second {
-			t.Errorf("purged %s after the edit began: want not before redirect nodes follow (1 s)", early)
+		answered := time.Now()
+		p.eventually("the CDN has purged "+code, func() bool { done, _ := c.times(p.url(code)); return len(done) == 1 })
+		done, _ := c.times(p.url(code))
+		if early, late := done[0].Sub(began), done[0].Sub(answered); early < time.Second || late > time.Duration(bound)*time.Millisecond {
+			t.Errorf("purged %s after the edit: want not before redirect nodes follow (1 s) and within %v ms", early, bound)
 		}
-		took = append(took, at.Sub(answered))
-	}
-	// Most keep it by far; a machine that stands still now and then may have one late.
-	if slices.Sort(took); took[1] > 3*time.Second {
-		t.Errorf("purged %v after the answers, which promised 3 s", took)
 	}
 	if _, asked := c.times(p.url(plain)); asked != 0 {
 		t.Error("a link that nobody may cache was purged")
@@ -144,7 +133,7 @@ func TestPurge(t *testing.T) {
 		Attention []struct{ Part, Do string }
 	}
 	p.eventually("status knows of it", func() bool { p.cliJSON(&status, "status"); return status.DeadLetters == 1 })
-	if len(status.Effects) != 2 || status.Effects[0].Handler != "purge" || status.Effects[1].Handler != "lists" || status.Effects[0].Done < 3 || status.Effects[0].Dead != 1 ||
+	if len(status.Effects) != 2 || status.Effects[0].Handler != "purge" || status.Effects[1].Handler != "lists" || status.Effects[0].Done != 1 || status.Effects[0].Dead != 1 ||
 		!slices.ContainsFunc(status.Attention, func(a struct{ Part, Do string }) bool {
 			return a.Part == "dead letters" && strings.Contains(a.Do, "--requeue")
 		}) {
@@ -154,15 +143,14 @@ func TestPurge(t *testing.T) {
 	if exit := p.cliJSON(&dead, "effects", "dead", "--requeue"); exit != 0 || dead.Requeued != 1 {
 		t.Errorf("requeue: exit %d, %+v", exit, dead)
 	}
-	p.eventually("it is purged after all", func() bool { done, _ := c.times(p.url(cached)); return len(done) >= 4 })
+	p.eventually("it is purged after all", func() bool { done, _ := c.times(p.url(cached)); return len(done) == 2 })
 	if exit := p.cliJSON(&dead, "effects", "dead"); exit != 0 || dead.Waiting != 0 {
 		t.Errorf("exit %d, %d dead letters wait", exit, dead.Waiting)
 	}
-	var metrics string
-	p.eventually("the purges are counted", func() bool {
-		_, metrics = p.get(p.ports["admin"], "/metrics")
-		return metric(t, metrics, `hoplog_effects_total{handler="purge",outcome="done"}`) >= 4
-	})
+	_, metrics := p.get(p.ports["admin"], "/metrics")
+	if n := metric(t, metrics, `hoplog_effects_total{handler="purge",outcome="done"}`); n != 2 {
+		t.Errorf("%v purges counted", n)
+	}
 	metric(t, metrics, `hoplog_propagation_seconds_count{cache="purge"}`)
 	_, shown := p.get(p.ports["admin"], "/status")
 	if strings.Contains(p.out.String()+metrics+shown, cdnToken) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestPropagationIsKept edits links 200 times under light load, fewer on a machine that needs longer for them: every node answers the new target, nine times of ten within what
-// the answer to the edit promised. It takes milliseconds, so the rest is for a machine that stands still now and then. The nodes measure the same.
+// TestPropagationIsKept edits links 200 times under light load, fewer on a machine that needs longer for them: every node answers the new target within what the answer to the
+// edit promised. The nodes measure the same, and say that they keep it.
 func TestPropagationIsKept(t *testing.T) {
 	p := shared(t)
 	other := p.serve(t, "redirect")
@@ -38,7 +38,6 @@ func TestPropagationIsKept(t *testing.T) {
 	defer visitors.Wait()
 	defer stop.Store(true)
 	var took []time.Duration
-	late := 0
 	began := time.Now()
 	for edit := 0; edit < 200 && time.Since(began) < 20*time.Second; edit++ {
 		path, target := codes[edit%len(codes)], fmt.Sprint("https://example.com/propagation/new/", edit)
@@ -54,14 +53,12 @@ func TestPropagationIsKept(t *testing.T) {
 		for i, node := range nodes {
 			for visitNode(t, node, p.domain(), "/"+path).header.Get("Location") != target {
 				time.Sleep(time.Millisecond)
-				if old := time.Since(answered); old > patient {
-					t.Fatalf("edit %d: node %d serves the old target %s after the answer", edit, i, old)
+				if late := time.Since(answered); late > time.Duration(bound)*time.Millisecond {
+					t.Fatalf("edit %d: node %d serves the old target %s after the answer, which promised %v ms", edit, i, late, bound)
 				}
 			}
 		}
-		if took = append(took, time.Since(answered)); took[len(took)-1] > time.Duration(bound)*time.Millisecond {
-			late++
-		}
+		took = append(took, time.Since(answered))
 	}
 	slices.Sort(took)
 	n := len(took)
@@ -70,15 +67,12 @@ func TestPropagationIsKept(t *testing.T) {
 	}
 	t.Logf("%d edits in %s; from the answer to the last of %d nodes: p50 %s, p99 %s, worst %s", n, time.Since(began).Round(time.Millisecond), len(nodes),
 		took[n/2], took[n*99/100], took[n-1])
-	if late > n/10 {
-		t.Errorf("%d of %d edits came later than the answers promised", late, n)
-	}
 	_, metrics := other.get(other.ports["admin"], "/metrics")
 	if n := metric(t, metrics, `hoplog_propagation_seconds_count{cache="redirect"}`); n < float64(len(took))/2 {
 		t.Errorf("the other node has measured %v of %d edits", n, len(took))
 	}
-	if bound, measured := metric(t, metrics, `hoplog_propagation_bound_seconds{cache="redirect"}`), metric(t, metrics, `hoplog_propagation_late_total{cache="redirect"}`); bound != 1 || measured > float64(n/10) {
-		t.Errorf("the other node measured %v late of %d, bound %v s", measured, n, bound)
+	if bound, late := metric(t, metrics, `hoplog_propagation_bound_seconds{cache="redirect"}`), metric(t, metrics, `hoplog_propagation_late_total{cache="redirect"}`); bound != 1 || late != 0 {
+		t.Errorf("the other node measured %v late, bound %v s", late, bound)
 	}
 }
 

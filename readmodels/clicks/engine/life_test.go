@@ -206,7 +206,7 @@ func TestStopKillsALongRead(t *testing.T) {
 	if err := c.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d > 30*time.Second {
+	if d := time.Since(start); d > 8*time.Second {
 		t.Errorf("stopping took %s", d)
 	}
 	if got := <-read; got.header.Get("X-ClickHouse-Exception-Code") != "394" {
@@ -228,7 +228,7 @@ func TestStopWhileTheEngineCannotStart(t *testing.T) {
 	eventually(t, "its death is noticed", func() bool { return !c.Ready() })
 	time.Sleep(300 * time.Millisecond)
 	start := time.Now()
-	if err := c.Stop(context.Background()); err != nil || time.Since(start) > 20*time.Second {
+	if err := c.Stop(context.Background()); err != nil || time.Since(start) > 3*time.Second {
 		t.Errorf("stopping: %v after %s", err, time.Since(start))
 	}
 }
