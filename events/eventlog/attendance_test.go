@@ -10,8 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/hoplog/hoplog/events/eventlog"
 )
 
 // rawMember speaks the classic group protocol step by step, so that a test can stop between two of them.
@@ -109,11 +107,7 @@ func (m *rawMember) heartbeat(generation int32) error {
 // TestEmbeddedForgetsWhoDiedJoining: a member whose process ends while it waits for the answer to its first join keeps nothing.
 // The broker forgets it by itself if it happens not to notice that the connection is gone, hence several groups.
 func TestEmbeddedForgetsWhoDiedJoining(t *testing.T) {
-	e, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0"}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
+	e := embeddedIn(t, t.TempDir())
 	for i := range 6 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -152,11 +146,7 @@ func diesJoining(t *testing.T, addr, group string) {
 // TestEmbeddedForgetsWhoDiedBeforeLeading: a group does not wait for a rebalance timeout, which others choose, for a member that
 // died joining, whether it was made the leader or not: that is by chance, hence several groups.
 func TestEmbeddedForgetsWhoDiedBeforeLeading(t *testing.T) {
-	e, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0"}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
+	e := embeddedIn(t, t.TempDir())
 	for i := range 12 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -169,8 +159,7 @@ func TestEmbeddedForgetsWhoDiedBeforeLeading(t *testing.T) {
 			// given a leader and a second member, that waits for it: both die
 			leader := member()
 			leader.lead()
-			second := member()
-			second.dieJoining()
+			member().dieJoining()
 			leader.client.Close()
 			// then a third is alone in the group soon
 			third := member()
@@ -197,11 +186,7 @@ func (m *rawMember) alone() bool {
 
 // TestEmbeddedAnswersWhoWaits: who waits for the answer to a join for longer than its session is answered, and stays.
 func TestEmbeddedAnswersWhoWaits(t *testing.T) {
-	e, err := eventlog.StartEmbedded(eventlog.EmbeddedConfig{Dir: t.TempDir(), Addr: "127.0.0.1:0"}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
+	e := embeddedIn(t, t.TempDir())
 	leader, second, third := newRawMember(t, e.Addr(), "group"), newRawMember(t, e.Addr(), "group"), newRawMember(t, e.Addr(), "group")
 	for _, m := range []*rawMember{leader, second, third} {
 		m.rebalance = time.Minute

@@ -164,8 +164,8 @@ func (r *Roll) waiting(info *kfake.GroupInfo, asked time.Time) (ids []string) {
 	return ids
 }
 
-// vouch gives a sign of life on a member's behalf. If the group changed since it was looked at, the broker refuses it: the next
-// look decides.
+// vouch gives a sign of life on a member's behalf. If the group went on since it was looked at, the broker refuses it: it dropped the
+// member, or heard it ask again.
 func (r *Roll) vouch(life context.Context, info *kfake.GroupInfo, id string) error {
 	ctx, cancel := context.WithTimeout(life, timeout)
 	defer cancel()
