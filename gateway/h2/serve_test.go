@@ -57,11 +57,11 @@ func newClient(t *testing.T, settings ...http2.Setting) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ln.Close() }()
 	c := &client{t: t, ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
 		over, err := ln.Accept()
+		_ = ln.Close() // not before: a connection that waits to be accepted would be reset
 		if err == nil {
 			Serve(over, netip.Addr{}, Config{Handler: echo{}, RequestTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: 700 * time.Millisecond, Draining: c.draining.Load})
 		}
