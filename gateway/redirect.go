@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +59,7 @@ type RedirectDeps struct {
 	// Proxies are the networks whose connections begin with a PROXY header, versions 1 or 2, which names the visitor.
 	Proxies []netip.Prefix
 
-	Loops          int           // event loops; default: half the processors
+	Loops          int           // event loops; default: see eventloop.Config
 	Workers        int           // that look links up on the disk; default 16
 	MaxConnections int           // of each listener; default 65,536; more are turned away with 503
 	ReadTimeout    time.Duration // for a whole request; default 10 s
@@ -80,8 +79,6 @@ func (d RedirectDeps) withDefaults() RedirectDeps {
 	if d.Clock == nil {
 		d.Clock = func() int64 { return time.Now().UnixMicro() }
 	}
-	// One loop does the work of a core: the kernel's part of a connection, the clicks and the projection need the others.
-	d.Loops = redirectDefault(d.Loops, max(1, runtime.GOMAXPROCS(0)/2))
 	d.Workers = redirectDefault(d.Workers, redirectWorkers)
 	d.MaxConnections = redirectDefault(d.MaxConnections, redirectMaxConnections)
 	d.ReadTimeout = redirectDefault(d.ReadTimeout, redirectReadTimeout)

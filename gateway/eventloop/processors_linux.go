@@ -42,6 +42,13 @@ func (p *extraProcessors) add(n int) {
 	}
 }
 
+// own returns how many there would be if nobody served.
+func (p *extraProcessors) own() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return runtime.GOMAXPROCS(0) - p.extra
+}
+
 // set makes them as many as the runtime would choose now, and ours.
 func (p *extraProcessors) set() {
 	runtime.SetDefaultGOMAXPROCS()

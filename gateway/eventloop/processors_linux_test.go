@@ -1,8 +1,10 @@
 package eventloop
 
 import (
+	"log/slog"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -72,5 +74,24 @@ func TestProcessorsAreFixed(t *testing.T) {
 	p.add(-2)
 	if got := runtime.GOMAXPROCS(0); got != 5 {
 		t.Errorf("%d, want 5", got)
+	}
+}
+
+// However many servers there are, each has by default half the processors that there are without them.
+func TestLoopsByDefault(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "7")
+	was := runtime.GOMAXPROCS(7)
+	t.Cleanup(func() { runtime.GOMAXPROCS(was) }) // after those of below
+	for range 3 {
+		s, err := New(Config{Handler: struct{ Handler }{}, Logger: slog.New(slog.DiscardHandler), Workers: 1, MaxConnections: 1,
+			RequestTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.config.Loops != 3 {
+			t.Errorf("%d loops, want 3", s.config.Loops)
+		}
+		processors.add(s.config.Loops) // as serving does
+		t.Cleanup(func() { processors.add(-s.config.Loops) })
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config is what a server needs. All of it must be set, but for Proxies.
+// Config is what a server needs. All of it must be set, but for Loops and Proxies.
 type Config struct {
 	Handler        Handler
 	Logger         *slog.Logger
-	Loops          int
+	Loops          int           // default: half the processors
 	Workers        int           // that answer what would make a loop wait
 	MaxConnections int           // more are turned away
 	RequestTimeout time.Duration // for a whole request, from its first byte on; on a new connection, from the connection on
@@ -48,6 +48,10 @@ type Server struct {
 
 // New makes a server. Serve starts it.
 func New(config Config) (*Server, error) {
+	if config.Loops == 0 {
+		// One loop does the work of a core: the kernel's part of a connection and all else that a process does need the others.
+		config.Loops = max(1, processors.own()/2)
+	}
 	if config.Handler == nil || config.Logger == nil || config.Loops < 1 || config.Workers < 1 || config.MaxConnections < 1 ||
 		min(config.RequestTimeout, config.WriteTimeout, config.IdleTimeout) <= 0 {
 		return nil, errors.New("eventloop: a setting is missing")
